@@ -79,6 +79,22 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
     })
 }
 
+/// Destroys an object after `prepare`.
+///
+/// # Safety
+/// As for [`Object::from_raw`].
+pub(crate) unsafe fn destroying<T: Object>(
+    id: CallId,
+    pointer: *mut T::C,
+    prepare: impl FnOnce(&T) -> Result<()>,
+) -> c_int {
+    control(id, || {
+        prepare(T::get(pointer)?)?;
+        drop(T::from_raw(pointer));
+        Ok(())
+    })
+}
+
 /// Runs a call that may sleep, or be cancelled, between [`Call`]s.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     let (_scope, verdict) = if hooks::are_on() { begin(id) } else { (None, Ok(())) };

@@ -1,13 +1,9 @@
 //! Driver symbols of libibverbs. Programs load driver libraries without their devices, so every
 //! symbol and version must exist. All commands fail.
 
-use std::ffi::{c_int, c_void};
-
 use crate::{
-    call,
-    errno::Errno,
-    export::{export, export_private, symbol},
-    rule::Rule,
+    export::{export_private, symbol},
+    prelude::*,
 };
 
 extern "C" fn refuse() -> c_int {

@@ -1,12 +1,6 @@
 //! Kernel structures, for a librdmacm on the kernel.
 
-use crate::{
-    export::export,
-    layout::{
-        ib_user_path_rec, ib_uverbs_ah_attr, ib_uverbs_qp_attr, ibv_ah_attr, ibv_gid,
-        ibv_global_route, ibv_qp_attr, ibv_qp_cap, ibv_sa_path_rec,
-    },
-};
+use crate::prelude::*;
 
 /// A structure with members of the same names, and others.
 macro_rules! like {

@@ -25,6 +25,7 @@ mod load;
 mod objects;
 #[cfg(test)]
 mod older;
+mod prelude;
 mod rsocket;
 mod rule;
 mod second;

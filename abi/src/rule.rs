@@ -30,24 +30,14 @@ macro_rules! rules {
             pub(crate) const fn errno(self) -> (c_int, &'static str) {
                 match self {
                     $(Self::$name => (libc::$errno, stringify!($errno)),)*
-                    Self::Modify(_)
-                    | Self::MissingAttributes { .. }
-                    | Self::ExtraAttributes { .. }
-                    | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. }
-                    | Self::CompletionVector { .. } => (libc::EINVAL, "EINVAL"),
+                    _ => (libc::EINVAL, "EINVAL"),
                 }
             }
 
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*
-                    Self::Modify(_)
-                    | Self::MissingAttributes { .. }
-                    | Self::ExtraAttributes { .. }
-                    | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. }
-                    | Self::CompletionVector { .. } => None,
+                    _ => None,
                 }
             }
         }

@@ -4,6 +4,8 @@ use std::{fs, path::Path, sync::Once};
 
 use roce_provider::report;
 
+use crate::hooks::check::mapped::range;
+
 pub(crate) fn warn() {
     static ONCE: Once = Once::new();
     let own = warn as fn() as usize;
@@ -32,13 +34,6 @@ fn find(maps: &str, own: usize) -> Option<String> {
         rest.is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
     };
     paths.find(is_libibverbs).map(str::to_owned)
-}
-
-/// Addresses of a line `start-end rwxp offset device inode path`.
-fn range(line: &str) -> Option<std::ops::Range<usize>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(number(start)?..number(end)?)
 }
 
 fn path(line: &str) -> Option<&str> {

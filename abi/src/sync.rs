@@ -50,18 +50,7 @@ impl Changes {
         }
     }
 
-    /// Retries `attempt` after each change.
-    pub(crate) fn wait_for<R>(&self, attempt: impl Fn() -> Option<R>) -> R {
-        loop {
-            let seen = self.count.load(Ordering::SeqCst);
-            if let Some(result) = attempt() {
-                return result;
-            }
-            self.pause(seen, None);
-        }
-    }
-
-    /// Gives up after `limit`.
+    /// Retries `attempt` after each change. Gives up after `limit`; [`Duration::MAX`]: never.
     pub(crate) fn wait_within<R>(
         &self,
         limit: Duration,

@@ -1,19 +1,12 @@
 //! Names, rates, calls without effect.
 
 use std::{
-    ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void},
+    ffi::{CStr, OsStr},
     os::unix::ffi::OsStrExt,
     path::Path,
 };
 
-use crate::{
-    call::{self, CallId},
-    errno,
-    export::{export, export_private},
-    hooks::check::forks,
-    layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
-    rule::Rule,
-};
+use crate::{export::export_private, hooks::check::forks, prelude::*};
 
 const UNKNOWN: &CStr = c"unknown";
 
@@ -223,12 +216,12 @@ unsafe extern "C" fn ibv_read_sysfs_file(
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     call::control::<()>(CallId::ibv_query_ece, || {
         *ece = ibv_ece::zeroed();
-        Err(errno::Errno::of(Rule::NotSupported))
+        Err(Errno::of(Rule::NotSupported))
     })
 }
 
 extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    call::control::<()>(CallId::ibv_set_ece, || Err(errno::Errno::of(Rule::NotSupported)))
+    call::control::<()>(CallId::ibv_set_ece, || Err(Errno::of(Rule::NotSupported)))
 }
 
 /// A message's bytes may appear in any order.
@@ -247,9 +240,16 @@ extern "C" fn ibv_resolve_eth_l2_from_gid(
     _mac: *mut u8,
     _vlan: *mut u16,
 ) -> c_int {
-    call::control::<()>(CallId::ibv_resolve_eth_l2_from_gid, || {
-        Err(errno::Errno::of(Rule::NotSupported))
-    })
+    call::control::<()>(CallId::ibv_resolve_eth_l2_from_gid, || Err(Errno::of(Rule::NotSupported)))
+}
+
+/// DMA handles are PCIe hints: none without DMA.
+extern "C" fn ibv_alloc_dmah(_: *mut ibv_context, _: *mut c_void) -> *mut c_void {
+    call::control::<*mut c_void>(CallId::ibv_alloc_dmah, || Err(Errno::of(Rule::NotSupported)))
+}
+
+extern "C" fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
+    call::control::<()>(CallId::ibv_dealloc_dmah, || Err(Errno::of(Rule::NotSupported)))
 }
 
 export!(
@@ -271,6 +271,8 @@ export!(
     ibv_set_ece,
     ibv_query_qp_data_in_order,
     ibv_resolve_eth_l2_from_gid,
+    ibv_alloc_dmah,
+    ibv_dealloc_dmah,
 );
 export_private!(34: ibv_wr_opcode_str);
 

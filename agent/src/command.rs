@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 
+use roce::QpCaps;
 use serde::Deserialize;
 
 use crate::bound::{Count, InlineLength, Length, Name, Timeout};
@@ -121,8 +122,8 @@ pub(crate) struct CreateQp {
     pub(crate) send_cq: String,
     pub(crate) recv_cq: String,
     pub(crate) srq: Option<String>,
-    #[serde(default)]
-    pub(crate) caps: Caps,
+    #[serde(default = "caps", with = "Caps")]
+    pub(crate) caps: QpCaps,
     #[serde(default)]
     pub(crate) sq_sig_all: bool,
 }
@@ -176,25 +177,18 @@ pub(crate) struct Peer {
 }
 
 #[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Caps {
-    pub(crate) max_send_wr: u32,
-    pub(crate) max_recv_wr: u32,
-    pub(crate) max_send_sge: u32,
-    pub(crate) max_recv_sge: u32,
-    pub(crate) max_inline_data: u32,
+#[serde(remote = "QpCaps", default = "caps", deny_unknown_fields)]
+struct Caps {
+    max_send_wr: u32,
+    max_recv_wr: u32,
+    max_send_sge: u32,
+    max_recv_sge: u32,
+    max_inline_data: u32,
 }
 
-impl Default for Caps {
-    fn default() -> Self {
-        Self {
-            max_send_wr: 64,
-            max_recv_wr: 64,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            max_inline_data: 64,
-        }
-    }
+const fn caps() -> QpCaps {
+    let (max_send_wr, max_recv_wr) = (64, 64);
+    QpCaps { max_send_wr, max_recv_wr, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 64 }
 }
 
 #[derive(Deserialize)]

@@ -11,7 +11,6 @@ mod command;
 mod failure;
 mod named;
 mod objects;
-mod pattern;
 mod translate;
 
 pub use objects::Agent;

@@ -6,7 +6,7 @@ use roce::{
 
 use crate::failure::Failure;
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct Named {
     pub(crate) pds: HashMap<String, ProtectionDomain>,
     pub(crate) windows: HashMap<String, MemoryWindow>,

@@ -2,22 +2,22 @@ use std::time::{Duration, Instant};
 
 use roce::{
     BadWorkRequest, Context, Init, MemoryRegion, PeerAttr, ProtectionDomain, Psn, QKey, QpInitAttr,
-    QpType, Qpn, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, SrqAttr, WindowType,
+    Qpn, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, SrqAttr, WindowType,
 };
 use serde_json::{Value, json};
 
 use crate::{
     bound::{COMMANDS, Count, MEMORY, Name, OBJECTS, Timeout, Waiting},
-    command::{Command, CreateQp, Peer, Receive, Request, Transition},
+    command::{Command, CreateQp, Receive, Request, Transition},
     failure::Failure,
     named::{Named, find, unknown},
-    pattern::pattern,
-    translate,
+    translate::{self, pattern},
 };
 
 type Response = Result<Value, Failure>;
 
 /// A device and its objects.
+#[derive(Debug)]
 pub struct Agent {
     context: Context,
     quirks: Quirks,
@@ -171,7 +171,7 @@ impl Agent {
             send_cq: find(&self.named.cqs, &send_cq)?.clone(),
             recv_cq: find(&self.named.cqs, &recv_cq)?.clone(),
             srq: srq.map(|srq| find(&self.named.srqs, &srq).cloned()).transpose()?,
-            caps: translate::caps(&caps),
+            caps,
             sq_sig_all,
             quirks: self.quirks,
         };
@@ -221,14 +221,16 @@ impl Agent {
                 let access = translate::access(&access)?;
                 qp.to_init(Init { access, qkey: QKey(qkey), ..Init::default() })?;
             }
-            Transition::Rtr { peer, rq_psn, max_dest_rd_atomic, min_rnr_timer } => {
-                qp.to_rtr(self.rtr(
-                    qp_type,
-                    peer.as_ref(),
-                    Psn::new(rq_psn),
-                    max_dest_rd_atomic,
-                    min_rnr_timer,
-                )?)?;
+            Transition::Rtr { peer: None, .. } => qp.to_rtr(Rtr::Ud)?,
+            Transition::Rtr { peer: Some(peer), rq_psn, max_dest_rd_atomic, min_rnr_timer } => {
+                let peer = PeerAttr {
+                    av: translate::address_vector(peer.address, &self.context)?,
+                    dest_qpn: Qpn::new(peer.qpn),
+                    path_mtu: translate::mtu(peer.path_mtu)?,
+                    rq_psn: Psn::new(rq_psn),
+                };
+                let responder = ResponderAttr { max_dest_rd_atomic, min_rnr_timer };
+                qp.to_rtr(Rtr::new(qp_type, peer, responder))?;
             }
             Transition::Rts { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic } => {
                 let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
@@ -239,24 +241,6 @@ impl Agent {
             Transition::Err {} => qp.to_error()?,
         }
         Ok(())
-    }
-
-    fn rtr(
-        &self,
-        qp_type: QpType,
-        peer: Option<&Peer>,
-        rq_psn: Psn,
-        max_dest_rd_atomic: u8,
-        min_rnr_timer: u8,
-    ) -> Result<Rtr, Failure> {
-        let Some(&Peer { address, qpn, path_mtu }) = peer else { return Ok(Rtr::Ud) };
-        let peer = PeerAttr {
-            av: translate::address_vector(address, &self.context)?,
-            dest_qpn: Qpn::new(qpn),
-            path_mtu: translate::mtu(path_mtu)?,
-            rq_psn,
-        };
-        Ok(Rtr::new(qp_type, peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer }))
     }
 
     fn destroy(&mut self, name: &str) -> Result<(), Failure> {
@@ -272,12 +256,6 @@ impl Agent {
             return Err(unknown(name));
         }
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for Agent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent").finish_non_exhaustive()
     }
 }
 

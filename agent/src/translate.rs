@@ -2,17 +2,24 @@ use std::{fmt::Debug, net::IpAddr};
 
 use roce::{
     Access, AddressVector, AsyncEvent, Context, Data, Gid, Immediate, LKey, Mtu, Placement,
-    PostError, QKey, QpCaps, QpType, Qpn, RKey, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge,
+    PostError, QKey, QpType, Qpn, RKey, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge,
     UdDestination, Wc, WindowBind,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    command::{Caps, Receive, Request, Segment},
+    command::{Receive, Request, Segment},
     failure::Failure,
     named::{Named, find},
-    pattern::pattern,
 };
+
+/// Prime, so that packets of a message differ.
+const PERIOD: usize = 251;
+
+pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    let start = seed % PERIOD;
+    (start..start + length).map(|n| (n % PERIOD) as u8).collect()
+}
 
 pub(crate) fn access(names: &[String]) -> Result<Access, Failure> {
     names.iter().map(|name| known(Access::from_name(name), "right", name)).collect()
@@ -24,16 +31,6 @@ pub(crate) fn qp_type(name: &str) -> Result<QpType, Failure> {
         "uc" => Ok(QpType::Uc),
         "ud" => Ok(QpType::Ud),
         _ => Err(Failure::malformed(format!("no service {name}"))),
-    }
-}
-
-pub(crate) fn caps(caps: &Caps) -> QpCaps {
-    QpCaps {
-        max_send_wr: caps.max_send_wr,
-        max_recv_wr: caps.max_recv_wr,
-        max_send_sge: caps.max_send_sge,
-        max_recv_sge: caps.max_recv_sge,
-        max_inline_data: caps.max_inline_data,
     }
 }
 

@@ -141,20 +141,14 @@ pub fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     let udp = packet.len() - 8;
     packet.extend(payload);
     if net.src.is_ipv6() {
-        let sum = udp6_checksum(&packet, udp);
+        // UDP checksum, mandatory in IPv6
+        let length = ((packet.len() - udp) as u32).to_be_bytes();
+        let covered = [&packet[8..40], &length, &[0, 0, 0, 17], &packet[udp..]].concat();
+        let sum = match checksum(&covered) {
+            0 => 0xFFFF,
+            sum => sum,
+        };
         packet[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
     }
     packet
-}
-
-/// UDP checksum, mandatory in IPv6.
-fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
-    let mut covered = packet[8..40].to_vec();
-    covered.extend(((packet.len() - udp) as u32).to_be_bytes());
-    covered.extend([0, 0, 0, 17]);
-    covered.extend(&packet[udp..]);
-    match checksum(&covered) {
-        0 => 0xFFFF,
-        sum => sum,
-    }
 }

@@ -43,13 +43,64 @@ pub(crate) struct LinkArgs {
     fault: Vec<String>,
 }
 
+/// Events of a tool's ids, and the device that they use if one is named.
+pub(crate) struct Events {
+    pub(crate) channel: EventChannel,
+    device: Option<Context>,
+}
+
 impl LinkArgs {
     /// Opens the named device; ids then find it by address.
-    pub(crate) fn open(&self) -> Result<Option<Context>, Failure> {
+    pub(crate) fn open(&self) -> Result<Events, Failure> {
         let options = options(self.pcap.as_deref(), &self.fault)?;
         set_device_source(&ByEnvironment);
-        let Some(spec) = &self.device else { return Ok(None) };
-        Ok(Some(Device::named(spec)?.open(options)?))
+        let device = match &self.device {
+            Some(spec) => Some(Device::named(spec)?.open(options)?),
+            None => None,
+        };
+        Ok(Events { channel: EventChannel::new()?, device })
+    }
+}
+
+impl Events {
+    pub(crate) fn use_device(&self, id: &CmId) -> Result<(), Failure> {
+        Ok(self.device.as_ref().map_or(Ok(()), |device| id.set_context(device))?)
+    }
+
+    /// No other id may have events meanwhile.
+    pub(crate) fn resolve(
+        &self,
+        id: &CmId,
+        src: Option<SocketAddr>,
+        dst: SocketAddr,
+    ) -> Result<(), Failure> {
+        id.resolve_addr(src, dst, TIMEOUT)?;
+        self.expect(EventKind::AddrResolved, dst)?;
+        id.resolve_route(TIMEOUT)?;
+        self.expect(EventKind::RouteResolved, dst)?;
+        Ok(())
+    }
+
+    /// Another event ends the tool.
+    pub(crate) fn expect(&self, kind: EventKind, peer: SocketAddr) -> Result<CmEvent, Failure> {
+        let event = self.channel.wait(None)?;
+        if event.kind() == kind && event.status() == Status::Success {
+            Ok(event)
+        } else {
+            Err(unexpected(&event, Some(peer)))
+        }
+    }
+
+    /// The next connection request.
+    pub(crate) fn next_request(&self) -> Result<CmEvent, Failure> {
+        loop {
+            let event = self.channel.wait(None)?;
+            match event.kind() {
+                EventKind::ConnectRequest => return Ok(event),
+                EventKind::AddrChange => {}
+                _ => return Err(unexpected(&event, None)),
+            }
+        }
     }
 }
 
@@ -95,14 +146,9 @@ pub(crate) struct EndArgs {
 }
 
 impl EndArgs {
-    pub(crate) fn id(
-        &self,
-        channel: &EventChannel,
-        space: PortSpace,
-        context: Option<&Context>,
-    ) -> Result<CmId, Failure> {
-        let id = channel.create_id(space);
-        use_device(&id, context)?;
+    pub(crate) fn id(&self, events: &Events, space: PortSpace) -> Result<CmId, Failure> {
+        let id = events.channel.create_id(space);
+        events.use_device(&id)?;
         if let Some(tos) = self.tos {
             id.set_tos(tos);
         }
@@ -205,50 +251,6 @@ pub(crate) fn create_qp(
     let (send_cq, recv_cq) = (Some(cq.clone()), Some(cq.clone()));
     id.create_qp(pd, &CmQpAttr { send_cq, recv_cq, caps, ..CmQpAttr::default() })?;
     Ok(id.qp().ok_or("the id has no queue pair")?)
-}
-
-pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
-    Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
-}
-
-/// The id must have its channel alone.
-pub(crate) fn resolve(
-    id: &CmId,
-    channel: &EventChannel,
-    src: Option<SocketAddr>,
-    dst: SocketAddr,
-) -> Result<(), Failure> {
-    id.resolve_addr(src, dst, TIMEOUT)?;
-    expect(channel, EventKind::AddrResolved, dst)?;
-    id.resolve_route(TIMEOUT)?;
-    expect(channel, EventKind::RouteResolved, dst)?;
-    Ok(())
-}
-
-/// Another event ends the tool.
-pub(crate) fn expect(
-    channel: &EventChannel,
-    kind: EventKind,
-    peer: SocketAddr,
-) -> Result<CmEvent, Failure> {
-    let event = channel.wait(None)?;
-    if event.kind() == kind && event.status() == Status::Success {
-        Ok(event)
-    } else {
-        Err(unexpected(&event, Some(peer)))
-    }
-}
-
-/// The next connection request.
-pub(crate) fn next_request(channel: &EventChannel) -> Result<CmEvent, Failure> {
-    loop {
-        let event = channel.wait(None)?;
-        match event.kind() {
-            EventKind::ConnectRequest => return Ok(event),
-            EventKind::AddrChange => {}
-            _ => return Err(unexpected(&event, None)),
-        }
-    }
 }
 
 pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {

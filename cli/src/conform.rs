@@ -2,7 +2,6 @@ mod agent;
 mod diff;
 mod html;
 mod junit;
-mod lines;
 mod network;
 mod pauses;
 mod play;
@@ -30,7 +29,6 @@ use crate::{
     output::outln,
 };
 use network::Network;
-use play::Options;
 use remote::Remote;
 use report::Results;
 use token::Token;
@@ -168,7 +166,7 @@ fn judge(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
-    let options = Options { repeat: args.repeat, captures: args.output.captures.as_deref() };
+    let (repeat, captures) = (args.repeat, args.output.captures.as_deref());
     let pause = Duration::from_secs(1) / args.rate;
     let from = args.from.as_deref();
     let results = match (args.address, args.cm) {
@@ -180,14 +178,17 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             greet(&mut network, address, port)?;
             // other than the greeting's
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
-            play::all(&mut network, &address.to_string(), chapters, &options)?
+            play::all(&mut network, &address.to_string(), chapters, repeat, captures)?
         }
         (Some(address), None) if !args.r#virtual => {
             let mut remote =
                 Remote::reach(address, args.agent.as_deref(), args.token, from, pause)?;
-            play::all(&mut remote, &address.to_string(), chapters, &options)?
+            play::all(&mut remote, &address.to_string(), chapters, repeat, captures)?
         }
-        _ => play::all(&mut Simulated::default(), "roce in virtual time", chapters, &options)?,
+        _ => {
+            let subject = &mut Simulated::default();
+            play::all(subject, "roce in virtual time", chapters, repeat, captures)?
+        }
     };
     let write = |path: &PathBuf, text: String| {
         fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))

@@ -2,11 +2,11 @@
 
 use roce::{
     Access, Context, MemoryRegion, ProtectionDomain, RecvWr, SendWr, UdDestination, Wc, WcOpcode,
-    cm::{CmEvent, CmId, EventChannel, EventKind, UDP_QKEY},
+    cm::{CmId, EventKind, UDP_QKEY},
 };
 
 use crate::{
-    common::{self, EventLoop, MessageArgs, Ready},
+    common::{self, EventLoop, Events, MessageArgs, Ready},
     failure::{Failure, fail},
 };
 
@@ -27,8 +27,8 @@ pub(crate) struct Datagrams {
 pub(crate) struct Node {
     pub(crate) id: CmId,
     pub(crate) to: Option<UdDestination>,
-    sent: u32,
-    received: u32,
+    pub(crate) sent: u32,
+    pub(crate) received: u32,
 }
 
 impl Datagrams {
@@ -37,7 +37,7 @@ impl Datagrams {
         id: &CmId,
         nodes: u32,
         messages: &MessageArgs,
-        events: &EventChannel,
+        events: &Events,
     ) -> Result<Self, Failure> {
         let MessageArgs { message_count: count, message_size: size } = *messages;
         let context = id.context().ok_or("the id has no device")?;
@@ -47,8 +47,8 @@ impl Datagrams {
                 "{tool}: message_size {size} is larger than active mtu {mtu}; use -S {mtu} or less"
             );
         }
-        let event_loop =
-            EventLoop::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
+        let completions = (nodes as usize * count as usize * 2).max(1);
+        let event_loop = EventLoop::new(&context, completions, &events.channel)?;
         let (pd, size) = (id.pd()?, size as usize);
         let outgoing = pd.allocate(size.max(1), Access::empty())?;
         let incoming = pd.allocate(nodes as usize * (GRH + size), Access::LOCAL_WRITE)?;
@@ -81,20 +81,16 @@ impl Datagrams {
         Ok(())
     }
 
-    pub(crate) fn wait_sent(&mut self) -> Result<(), Failure> {
-        self.wait(|node| node.sent)
-    }
-
-    /// Learns unknown senders.
-    pub(crate) fn wait_received(&mut self) -> Result<(), Failure> {
-        self.wait(|node| node.received)
-    }
-
-    fn wait(&mut self, number: impl Fn(&Node) -> u32) -> Result<(), Failure> {
+    /// Until this is the count in all nodes. Learns unknown senders.
+    pub(crate) fn wait(&mut self, number: impl Fn(&Node) -> u32) -> Result<(), Failure> {
         while self.nodes.iter().any(|node| number(node) < self.count) {
             match self.event_loop.next()? {
                 Ready::Done(wc) => self.complete(&wc)?,
-                Ready::Event(event) => other(&event)?,
+                Ready::Event(event) => match event.kind() {
+                    EventKind::ConnectRequest => event.id().reject(&[])?,
+                    EventKind::AddrChange | EventKind::TimewaitExit => {}
+                    _ => return Err(common::unexpected(&event, None)),
+                },
             }
         }
         Ok(())
@@ -120,13 +116,5 @@ impl Datagrams {
         }
         self.nodes[index].received += 1;
         Ok(())
-    }
-}
-
-fn other(event: &CmEvent) -> Result<(), Failure> {
-    match event.kind() {
-        EventKind::ConnectRequest => Ok(event.id().reject(&[])?),
-        EventKind::AddrChange | EventKind::TimewaitExit => Ok(()),
-        _ => Err(common::unexpected(event, None)),
     }
 }

@@ -2,7 +2,6 @@
 mod figures;
 #[cfg(target_os = "linux")]
 mod keys;
-mod viewer;
 
 use std::{
     fs,
@@ -11,11 +10,11 @@ use std::{
 };
 
 use roce_world::{
-    MOST_RECORDS, SCENARIOS, Scenario, Script, ScriptError, Settings, Tone, play, play_script,
+    Line, MOST_RECORDS, SCENARIOS, Scenario, Script, ScriptError, SentDatagram, Settings, Tone,
+    Viewer, play, play_script,
 };
 
 use crate::{failure::Failure, ladder::Ladder, output::outln};
-use viewer::Printer;
 
 #[cfg(not(target_os = "linux"))]
 use crate::non_linux::{Capture, Keys, create_capture};
@@ -73,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.script {
         let script = read_script(path)?;
         let title = format!("script: {}", path.display());
-        let mut printer = printer(&title, script.ends(), args.step, capture)?;
+        let mut printer = printer(&title, script.ends, args.step, capture)?;
         let settings = Settings { most_records: MOST_RECORDS, ..settings };
         return play_script(&script, &settings, &mut printer)?.1;
     }
@@ -105,7 +104,7 @@ fn printer(
     let keys = step.then(Keys::new).transpose()?;
     let ladder = Ladder::on(&stdout()).of(ends);
     outln!("{}", ladder.prose(title, Tone::Strong).join("\n"));
-    Ok(Printer::new(ladder, keys, capture))
+    Ok(Printer { ladder, keys, capture, heads_due: true })
 }
 
 fn read_script(path: &Path) -> Result<Script, Failure> {
@@ -120,4 +119,42 @@ fn find(name: &str) -> Result<&'static Scenario, Failure> {
         .iter()
         .find(|scenario| scenario.name == name)
         .ok_or_else(|| format!("unknown scenario {name:?}; `roce demo --list` lists them").into())
+}
+
+struct Printer {
+    ladder: Ladder,
+    keys: Option<Keys>,
+    capture: Option<Capture>,
+    heads_due: bool,
+}
+
+impl Viewer for Printer {
+    fn say(&mut self, text: &str) -> Result<(), Failure> {
+        outln!("");
+        outln!("{}", self.ladder.prose(text, Tone::Plain).join("\n"));
+        self.heads_due = true;
+        Ok(())
+    }
+
+    fn figures(&mut self, text: &str) -> Result<(), Failure> {
+        outln!("{text}");
+        Ok(())
+    }
+
+    fn line(&mut self, line: Line) -> Result<(), Failure> {
+        if std::mem::take(&mut self.heads_due) {
+            outln!("");
+            outln!("{}", self.ladder.letters());
+        }
+        outln!("{}", self.ladder.event(line.at, &line.event, line.tone).join("\n"));
+        self.keys.as_ref().map_or(Ok(()), Keys::wait)
+    }
+
+    fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
+        if let Some(capture) = &mut self.capture {
+            let comment = datagram.verdict.lost.then(|| "lost on the way".into());
+            capture.write(datagram.at, datagram.net, datagram.bytes, comment)?;
+        }
+        Ok(())
+    }
 }

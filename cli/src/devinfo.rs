@@ -71,9 +71,10 @@ fn print(device: &Device, verbose: bool) {
     item("phys_port_cnt", &attr.phys_port_cnt);
     if verbose {
         for (name, value) in attributes(&attr) {
-            match value {
-                Number::Decimal(value) => item(name, &value),
-                Number::Hex(value) => item(name, &format_args!("{value:#x}")),
+            if IN_HEXADECIMAL.contains(&name) {
+                item(name, &format_args!("{value:#x}"));
+            } else {
+                item(name, &value);
             }
             if name == "device_cap_flags" {
                 attr.device_cap_flags
@@ -120,13 +121,10 @@ fn lease(device: &Device) -> Option<String> {
     same.find_map(|open| open.lease.as_ref().map(counters::lease))
 }
 
-#[derive(Clone, Copy)]
-enum Number {
-    Decimal(u64),
-    Hex(u64),
-}
+const IN_HEXADECIMAL: [&str; 4] =
+    ["max_mr_size", "page_size_cap", "device_cap_flags", "completion_timestamp_mask"];
 
-fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
+fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, u64)> {
     // No `..`: a new field must not be forgotten.
     let Limits {
         max_pd,
@@ -155,49 +153,45 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         send_queue: _,
         ack_timer: _,
     } = attr.limits;
-    use Number::{Decimal, Hex};
     vec![
-        ("max_mr_size", Hex(attr.max_mr_size)),
-        ("page_size_cap", Hex(attr.page_size_cap)),
-        ("max_qp", Decimal(max_qp as u64)),
-        ("max_qp_wr", Decimal(max_qp_wr.into())),
-        ("device_cap_flags", Hex(attr.device_cap_flags.bits())),
-        ("max_sge", Decimal(max_sge.min(max_recv_sge).into())),
-        ("max_sge_rd", Decimal(attr.max_sge_rd.into())),
-        ("max_inline_data", Decimal(max_inline_data.into())),
-        ("max_cq", Decimal(max_cq as u64)),
-        ("max_cqe", Decimal(max_cqe as u64)),
-        ("max_mr", Decimal(max_mr as u64)),
-        ("max_mw", Decimal(max_mw as u64)),
-        ("max_pd", Decimal(max_pd as u64)),
-        ("max_qp_rd_atom", Decimal(attr.max_qp_rd_atom.into())),
-        ("max_res_rd_atom", Decimal(attr.max_res_rd_atom)),
-        ("max_qp_init_rd_atom", Decimal(attr.max_qp_init_rd_atom.into())),
-        ("max_ah", Decimal(max_ah as u64)),
-        ("max_srq", Decimal(max_srq as u64)),
-        ("max_xrcd", Decimal(max_xrcd as u64)),
-        ("max_srq_wr", Decimal(max_srq_wr.into())),
-        ("max_srq_sge", Decimal(max_srq_sge.into())),
-        ("max_mcast_grp", Decimal(max_mcast_grp as u64)),
-        ("max_mcast_qp_attach", Decimal(max_mcast_qp_attach as u64)),
-        ("max_total_mcast_qp_attach", Decimal((max_mcast_grp * max_mcast_qp_attach) as u64)),
-        ("max_pkeys", Decimal(attr.max_pkeys.into())),
-        ("local_ca_ack_delay", Decimal(attr.local_ca_ack_delay.into())),
-        ("max_dm_size", Decimal(max_dm_size as u64)),
-        ("completion_timestamp_mask", Hex(attr.completion_timestamp_mask)),
-        ("hca_core_clock", Decimal(attr.hca_core_clock)),
-        ("max_cq_count", Decimal(attr.max_cq_count.into())),
-        ("max_cq_period", Decimal(attr.max_cq_period.into())),
+        ("max_mr_size", attr.max_mr_size),
+        ("page_size_cap", attr.page_size_cap),
+        ("max_qp", max_qp as u64),
+        ("max_qp_wr", max_qp_wr.into()),
+        ("device_cap_flags", attr.device_cap_flags.bits()),
+        ("max_sge", max_sge.min(max_recv_sge).into()),
+        ("max_sge_rd", attr.max_sge_rd.into()),
+        ("max_inline_data", max_inline_data.into()),
+        ("max_cq", max_cq as u64),
+        ("max_cqe", max_cqe as u64),
+        ("max_mr", max_mr as u64),
+        ("max_mw", max_mw as u64),
+        ("max_pd", max_pd as u64),
+        ("max_qp_rd_atom", attr.max_qp_rd_atom.into()),
+        ("max_res_rd_atom", attr.max_res_rd_atom),
+        ("max_qp_init_rd_atom", attr.max_qp_init_rd_atom.into()),
+        ("max_ah", max_ah as u64),
+        ("max_srq", max_srq as u64),
+        ("max_xrcd", max_xrcd as u64),
+        ("max_srq_wr", max_srq_wr.into()),
+        ("max_srq_sge", max_srq_sge.into()),
+        ("max_mcast_grp", max_mcast_grp as u64),
+        ("max_mcast_qp_attach", max_mcast_qp_attach as u64),
+        ("max_total_mcast_qp_attach", (max_mcast_grp * max_mcast_qp_attach) as u64),
+        ("max_pkeys", attr.max_pkeys.into()),
+        ("local_ca_ack_delay", attr.local_ca_ack_delay.into()),
+        ("max_dm_size", max_dm_size as u64),
+        ("completion_timestamp_mask", attr.completion_timestamp_mask),
+        ("hca_core_clock", attr.hca_core_clock),
+        ("max_cq_count", attr.max_cq_count.into()),
+        ("max_cq_period", attr.max_cq_period.into()),
     ]
 }
 
 fn to_json(device: &Device) -> Value {
     let (port, attr) = (device.port(), device.attributes(Limits::default()));
     let gids = (0_u16..).zip(device.gids());
-    let number = |(name, value): (&str, Number)| {
-        let (Number::Decimal(value) | Number::Hex(value)) = value;
-        (name.to_owned(), value.into())
-    };
+    let number = |(name, value): (&str, u64)| (name.to_owned(), value.into());
     let cap_flags: Vec<_> = attr.device_cap_flags.iter_names().map(|(name, _)| name).collect();
     json!({
         "name": device.name(),

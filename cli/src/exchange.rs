@@ -8,28 +8,26 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use roce::{Context, Endpoint, Gid, Psn, Qpn, SrqId, devices};
+use roce::{
+    AddressVector, Context, Endpoint, Gid, Mtu, PeerAttr, Psn, Qpn, QueuePair, RequesterAttr,
+    ResponderAttr, Rtr, Rts, SrqId, devices,
+};
 
 use crate::failure::{Failure, fail};
 
-/// `LID:QPN:PSN:GID` in hexadecimal, and a zero byte.
-const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
+/// Digits of `LID:QPN:PSN:GID` in hexadecimal, before a zero byte.
+const DIGITS: [usize; 4] = [4, 6, 6, 32];
 
 /// `LID:target QPN:initiator QPN:PSN:SRQN:GID` likewise.
-const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
+const XRC_DIGITS: [usize; 6] = [4, 6, 6, 6, 6, 32];
 
 /// Limit of [`Exchange::learn_text`].
 const MAX_TEXT: usize = 1 << 16;
 
 const END: &[u8; 4] = b"END\0";
 
-pub(crate) struct Shown<'a>(pub(crate) &'a Endpoint);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { gid, qpn, psn } = *self.0;
-        write!(f, "LID 0x0000, QPN {:#08x}, PSN {:#08x}, GID {gid}", qpn.get(), psn.get())
-    }
+pub(crate) fn shown(&Endpoint { gid, qpn, psn }: &Endpoint) -> String {
+    format!("LID 0x0000, QPN {:#08x}, PSN {:#08x}, GID {gid}", qpn.get(), psn.get())
 }
 
 /// GID of the connection's local address, or of its family.
@@ -38,6 +36,25 @@ pub(crate) fn gid_index(context: &Context, local: IpAddr) -> u16 {
     let same = gids.iter().position(|gid| gid.to_ip() == local);
     let alike = gids.iter().position(|gid| gid.to_ip().is_ipv4() == local.is_ipv4());
     same.or(alike).unwrap_or(0) as u16
+}
+
+/// To RTS, with the stock tools' attributes.
+pub(crate) fn connect(
+    qp: &QueuePair,
+    path_mtu: Mtu,
+    rd_atomic: u8,
+    gid_index: u16,
+    sq_psn: Psn,
+    theirs: &Endpoint,
+) -> Result<(), Failure> {
+    let qp_type = qp.query().qp_type;
+    let av = AddressVector::new(theirs.gid, gid_index);
+    let peer = PeerAttr { dest_qpn: theirs.qpn, path_mtu, rq_psn: theirs.psn, av };
+    let responder = ResponderAttr { max_dest_rd_atomic: rd_atomic, min_rnr_timer: 12 };
+    let requester =
+        RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: rd_atomic };
+    qp.to_rtr(Rtr::new(qp_type, peer, responder))?;
+    Ok(qp.to_rts(Rts::new(qp_type, sq_psn, requester))?)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,17 +146,39 @@ impl Exchange {
         ours: &[Endpoint],
         ready: impl FnOnce(&[Endpoint]) -> Result<(), Failure>,
     ) -> Result<Vec<Endpoint>, Failure> {
-        if self.is_client {
-            self.send_endpoints(ours)?;
-        }
-        let theirs = self.learn(ours.len())?;
-        ready(&theirs)?;
+        let text: String = ours.iter().map(wire).collect();
+        let theirs = self.in_turn(text.as_bytes(), |it| {
+            let mut theirs = Vec::with_capacity(ours.len());
+            for _ in ours {
+                theirs.push(endpoint(it.learn(DIGITS)?.ok_or(
+                    "the peer sent no address of the form LID:QPN:PSN:GID; start the same tool on \
+                     both sides",
+                )?));
+            }
+            ready(&theirs)?;
+            Ok(theirs)
+        })?;
         if self.is_client {
             self.stream.write_all(b"done\0")?;
         } else {
-            self.send_endpoints(ours)?;
             let done = self.stream.read_exact(&mut [0; 5]);
             done.map_err(|_| "the client closed the connection before it was ready")?;
+        }
+        Ok(theirs)
+    }
+
+    /// The client speaks first.
+    fn in_turn<T>(
+        &mut self,
+        ours: &[u8],
+        theirs: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.is_client {
+            self.stream.write_all(ours)?;
+        }
+        let theirs = theirs(self)?;
+        if !self.is_client {
+            self.stream.write_all(ours)?;
         }
         Ok(theirs)
     }
@@ -174,92 +213,56 @@ impl Exchange {
         ours: &XrcEndpoint,
         ready: impl FnOnce(&XrcEndpoint) -> Result<(), Failure>,
     ) -> Result<XrcEndpoint, Failure> {
-        if self.is_client {
-            self.send_xrc(ours)?;
-        }
-        let mut bytes = [0; XRC_LENGTH];
-        self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
-        let theirs = parse_xrc(&bytes);
-        let theirs = theirs.ok_or(
-            "the peer is no XRC ping-pong: it sent no address of the form LID:QPN:QPN:PSN:SRQN:GID",
-        )?;
-        ready(&theirs)?;
-        if !self.is_client {
-            self.send_xrc(ours)?;
-        }
-        Ok(theirs)
+        self.in_turn(ours.wire().as_bytes(), |it| {
+            let theirs = xrc_endpoint(it.learn(XRC_DIGITS)?.ok_or(
+                "the peer is no XRC ping-pong: it sent no address of the form \
+                 LID:QPN:QPN:PSN:SRQN:GID",
+            )?);
+            ready(&theirs)?;
+            Ok(theirs)
+        })
     }
 
     /// The peer has received everything, too.
     pub(crate) fn end_xrc(&mut self) -> Result<(), Failure> {
-        if self.is_client {
-            self.stream.write_all(END)?;
-        }
-        let mut bytes = [0; END.len()];
-        self.stream
-            .read_exact(&mut bytes)
-            .map_err(|_| "the peer closed the connection before the end")?;
-        if bytes != *END {
-            return Err("the peer did not end the ping-pong; see its output".into());
-        }
-        if !self.is_client {
-            self.stream.write_all(END)?;
-        }
-        Ok(())
+        self.in_turn(END, |it| {
+            let mut bytes = [0; END.len()];
+            let read = it.stream.read_exact(&mut bytes);
+            read.map_err(|_| "the peer closed the connection before the end")?;
+            if bytes != *END {
+                fail!("the peer did not end the ping-pong; see its output");
+            }
+            Ok(())
+        })
     }
 
-    fn send_xrc(&mut self, ours: &XrcEndpoint) -> io::Result<()> {
-        self.stream.write_all(ours.wire().as_bytes())
-    }
-
-    fn send_endpoints(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
-        for endpoint in endpoints {
-            let Endpoint { gid, qpn, psn } = endpoint;
-            let gid = u128::from_be_bytes(gid.0);
-            let text = format!("0000:{:06x}:{:06x}:{gid:032x}\0", qpn.get(), psn.get());
-            self.stream.write_all(text.as_bytes())?;
-        }
-        Ok(())
-    }
-
-    fn learn(&mut self, count: usize) -> Result<Vec<Endpoint>, Failure> {
-        let mut bytes = [0; LENGTH];
-        let mut endpoints = Vec::with_capacity(count);
-        for _ in 0..count {
-            self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
-            let endpoint = parse(&bytes);
-            endpoints.push(endpoint.ok_or(
-                "the peer sent no address of the form LID:QPN:PSN:GID; start the same tool on both \
-                 sides",
-            )?);
-        }
-        Ok(endpoints)
+    /// Numbers with colons between them. `None`: something else.
+    fn learn<const N: usize>(&mut self, digits: [usize; N]) -> Result<Option<[u128; N]>, Failure> {
+        let mut bytes = vec![0; digits.iter().sum::<usize>() + N];
+        self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
+        Ok(fields(&bytes, digits))
     }
 }
 
 const GONE: &str = "the peer closed the connection before it sent its address; see its output";
 const ENDED: &str = "the peer ended early; see its output";
 
-fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
-    let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;
-    Some(Endpoint {
-        gid: Gid(gid.to_be_bytes()),
-        qpn: Qpn::new(qpn as u32),
-        psn: Psn::new(psn as u32),
-    })
+fn wire(&Endpoint { gid, qpn, psn }: &Endpoint) -> String {
+    let gid = u128::from_be_bytes(gid.0);
+    format!("0000:{:06x}:{:06x}:{gid:032x}\0", qpn.get(), psn.get())
 }
 
-fn parse_xrc(bytes: &[u8; XRC_LENGTH]) -> Option<XrcEndpoint> {
-    let [_lid, target, initiator, psn, srq, gid] = fields(bytes, [4, 6, 6, 6, 6, 32])?;
-    Some(XrcEndpoint {
-        target: Endpoint {
-            gid: Gid(gid.to_be_bytes()),
-            qpn: Qpn::new(target as u32),
-            psn: Psn::new(psn as u32),
-        },
+fn endpoint([_lid, qpn, psn, gid]: [u128; 4]) -> Endpoint {
+    let (qpn, psn) = (Qpn::new(qpn as u32), Psn::new(psn as u32));
+    Endpoint { gid: Gid(gid.to_be_bytes()), qpn, psn }
+}
+
+fn xrc_endpoint([lid, target, initiator, psn, srq, gid]: [u128; 6]) -> XrcEndpoint {
+    XrcEndpoint {
+        target: endpoint([lid, target, psn, gid]),
         initiator: Qpn::new(initiator as u32),
         srq: SrqId::new(srq as u32),
-    })
+    }
 }
 
 fn fields<const N: usize>(bytes: &[u8], digits: [usize; N]) -> Option<[u128; N]> {
@@ -280,10 +283,15 @@ mod tests {
     #[test]
     fn reads_what_the_stock_tools_write() {
         let text = b"0000:000011:1d5ef4:00000000000000000000ffff0a4d0002\0";
-        let endpoint = parse(text).unwrap();
+        let endpoint = fields(text, DIGITS).map(endpoint).unwrap();
         assert_eq!((endpoint.qpn, endpoint.psn), (Qpn::new(0x11), Psn::new(0x1d_5ef4)));
         assert_eq!(endpoint.gid.to_ip().to_string(), "10.77.0.2");
-        assert!(parse(b"0000:000011:1d5ef4:00000000000000000000ffff0a4d000g\0").is_none());
+        let other = b"0000:000011:1d5ef4:00000000000000000000ffff0a4d000g\0";
+        assert!(fields(other, DIGITS).is_none());
+    }
+
+    fn parse_xrc(text: &[u8]) -> Option<XrcEndpoint> {
+        fields(text, XRC_DIGITS).map(xrc_endpoint)
     }
 
     #[test]
@@ -309,7 +317,7 @@ mod tests {
         stock.write_all(text).unwrap();
         let mut exchange = Exchange::accept(&listener).unwrap();
         assert_eq!(exchange.swap_xrc(&ours, |_| Ok(())).unwrap(), theirs);
-        let mut response = [0; XRC_LENGTH];
+        let mut response = vec![0; text.len()];
         stock.read_exact(&mut response).unwrap();
         assert_eq!(parse_xrc(&response), Some(ours));
         stock.write_all(b"END\0").unwrap();

@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-use roce::{Qpn, explain::Explained, fabric::clause};
+use roce::explain::Explained;
 
 use crate::failure::{Failure, fail};
 use report::Filter;
@@ -27,20 +27,8 @@ use report::Filter;
 pub(crate) struct Args {
     /// The capture; - for standard input
     file: PathBuf,
-    /// Only connections with this queue pair: 0x1b or 27
-    #[arg(long, value_name = "NUMBER", value_parser = qpn)]
-    qp: Option<Qpn>,
-    /// Only packets with these PSNs: 100..120 or 100
-    #[arg(long, value_name = "A..B", value_parser = psns)]
-    psn: Option<(u32, u32)>,
-    /// Only retransmitted, refused or damaged packets
-    #[arg(long)]
-    errors: bool,
-    /// Changes of the requesters' state after each packet
-    ///
-    /// The next PSN, the oldest one without a response, the latest MSN, of both ends.
-    #[arg(long, conflicts_with = "json")]
-    state: bool,
+    #[command(flatten)]
+    filter: Filter,
     /// Print one JSON document, with states
     #[arg(long)]
     json: bool,
@@ -55,24 +43,24 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors, state: args.state };
+    let filter = &args.filter;
     if args.live {
         if args.file.as_os_str() != "-" {
             fail!("--live reads standard input only: `tcpdump -U -w - … | roce explain --live -`");
         }
-        return live::run(&filter);
+        return live::run(filter);
     }
     let bytes = content(args)?;
     let explained =
         Explained::of_file(&bytes).map_err(|error| format!("{}: {error}", args.file.display()))?;
     if args.json {
-        json::print(&explained, &filter)
+        json::print(&explained, filter)
     } else if args.html {
         let name = args.file.display().to_string();
-        html::print(if name == "-" { "standard input" } else { &name }, &explained, &filter);
+        html::print(if name == "-" { "standard input" } else { &name }, &explained, filter);
         Ok(())
     } else {
-        report::print(&explained, &filter);
+        report::print(&explained, filter);
         Ok(())
     }
 }
@@ -85,18 +73,4 @@ fn content(args: &Args) -> Result<Vec<u8>, Failure> {
         fs::read(&args.file)
     };
     read.map_err(|error| format!("cannot read {}: {error}", args.file.display()).into())
-}
-
-fn number(text: &str) -> Result<u32, String> {
-    clause::number(text, "")
-        .map_err(|_| format!("{text:?} is not a 24-bit number; write for example 27 or 0x1b"))
-}
-
-fn qpn(text: &str) -> Result<Qpn, String> {
-    number(text).map(Qpn::new)
-}
-
-fn psns(text: &str) -> Result<(u32, u32), String> {
-    let (first, last) = text.split_once("..").unwrap_or((text, text));
-    Ok((number(first)?, number(last)?))
 }

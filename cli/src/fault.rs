@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::{io::ErrorKind, path::PathBuf};
 
 use roce::{control, faults::FaultRules};
 
@@ -44,27 +44,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             return Ok(());
         }
     };
-    let command = match args.command.join(" ") {
-        command if command.is_empty() => "list".to_owned(),
-        command => command,
-    };
+    let words = args.command.join(" ");
+    let command = if words.is_empty() { "list" } else { &words };
     let first = command.split_whitespace().next().unwrap_or_default();
     if !["list", "clear"].contains(&first) {
         command.parse::<FaultRules>()?;
     }
-    ask(&path, &who, &command)?.iter().for_each(|line| outln!("{line}"));
-    Ok(())
-}
-
-fn ask(path: &Path, who: &str, command: &str) -> Result<Vec<String>, Failure> {
-    let response = control::ask(path, command).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+    let response = control::ask(&path, command).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             format!("{who} takes no rules: it has ended, or runs without `roce run --control`")
         }
-        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset => {
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
             format!("{who} refuses this process, or has ended; run as the same user")
         }
         _ => format!("{who} does not respond: {error}"),
     })?;
-    Ok(response?)
+    response?.iter().for_each(|line| outln!("{line}"));
+    Ok(())
 }

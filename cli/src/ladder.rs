@@ -97,22 +97,15 @@ impl Ladder {
 
     fn between_two(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         let inner = self.inner();
-        let mut lines = Vec::new();
-        let mut push = |inner: (char, String, char)| {
-            let time = if lines.is_empty() { time(at) } else { String::new() };
-            let (left, text, right) = inner;
-            let text = self.paint(&text, tone);
-            lines.push(format!("{time:>9} {left}{text}{right}").trim_end().to_owned());
-        };
-        match event {
+        let beside = |text: String| ('│', text, '│');
+        let rows: Vec<_> = match event {
             Event::Note(end, text) => {
-                for line in wrap(text, inner - 2) {
-                    push(('│', placed(*end, &line, inner), '│'));
-                }
+                let lines = wrap(text, inner - 2);
+                lines.iter().map(|line| beside(placed(*end, line, inner))).collect()
             }
             Event::Lost(_, what) => {
                 let text = format!("✗ {what} is lost");
-                push(('│', format!("{text:^inner$}"), '│'));
+                vec![beside(format!("{text:^inner$}"))]
             }
             Event::Sent(way, what, why)
             | Event::Arrived(way, what, why)
@@ -121,23 +114,24 @@ impl Ladder {
                     (Event::Arrived(..), Some(to)) => to,
                     _ => way.from,
                 };
-                let whole = with_reason(what, why);
-                let fits = columns(&whole) + 8 <= inner;
-                if fits {
-                    push(arrow(event, &whole, inner));
-                    return lines;
+                let mut lines = vec![with_reason(what, why)];
+                if columns(&lines[0]) + 8 > inner {
+                    lines = wrap(what, inner - 8);
+                    lines.extend(wrap(why, inner - 2).into_iter().filter(|line| !line.is_empty()));
                 }
-                let (what, below) = (wrap(what, inner - 8), wrap(why, inner - 2));
-                let below = below.iter().filter(|line| !line.is_empty());
-                for (number, line) in what.iter().chain(below).enumerate() {
-                    push(match number {
-                        0 => arrow(event, line, inner),
-                        _ => ('│', placed(end, line, inner), '│'),
-                    });
-                }
+                let row = |(number, line): (usize, &String)| match number {
+                    0 => arrow(event, line, inner),
+                    _ => beside(placed(end, line, inner)),
+                };
+                lines.iter().enumerate().map(row).collect()
             }
-        }
-        lines
+        };
+        let line = |(number, (left, text, right)): (usize, (char, String, char))| {
+            let time = if number == 0 { time(at) } else { String::new() };
+            let text = self.paint(&text, tone);
+            format!("{time:>9} {left}{text}{right}").trim_end().to_owned()
+        };
+        rows.into_iter().enumerate().map(line).collect()
     }
 
     fn beside_lanes(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {

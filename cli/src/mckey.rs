@@ -4,7 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use roce::{
     Gid,
-    cm::{EventChannel, EventKind, JoinFlags},
+    cm::{EventKind, JoinFlags},
 };
 
 use crate::{
@@ -61,16 +61,12 @@ pub(crate) struct Args {
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let group = match (args.multicast, args.unmapped) {
-        (Some(group), _) => group,
-        (None, Some(gid)) => gid.to_canonical(),
-        (None, None) => return Err("no group is given; name one with -m".into()),
-    };
+    let unmapped = args.unmapped.map(|gid| gid.to_canonical());
+    let group = args.multicast.or(unmapped).ok_or("no group is given; name one with -m")?;
     if !group.is_multicast() {
         fail!("{group} is not a multicast address; choose one like 239.1.2.3 or ff05::1:2");
     }
-    let context = args.link.open()?;
-    let channel = EventChannel::new()?;
+    let events = args.link.open()?;
     outln!("mckey: starting {}", if args.sender { "client" } else { "server" });
     outln!("mckey: joining");
     let own = args.bind.as_deref().map(|own| common::address(own, 0)).transpose()?;
@@ -78,25 +74,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let peer = (group, 0).into();
     let mut all: Option<Datagrams> = None;
     for _ in 0..args.connections {
-        let id = channel.create_id(args.port_space.into());
+        let id = events.channel.create_id(args.port_space.into());
         match own {
             Some(own) => id.bind_addr(own)?,
             None => {
-                common::use_device(&id, context.as_ref())?;
+                events.use_device(&id)?;
                 id.resolve_addr(None, peer, Duration::from_secs(2))?;
-                common::expect(&channel, EventKind::AddrResolved, peer)?;
+                events.expect(EventKind::AddrResolved, peer)?;
             }
         }
         let datagrams = match &mut all {
             Some(datagrams) => datagrams,
             None => {
                 let count = args.connections;
-                all.insert(Datagrams::new("mckey", &id, count, &args.messages, &channel)?)
+                all.insert(Datagrams::new("mckey", &id, count, &args.messages, &events)?)
             }
         };
         let node = datagrams.begin(id.clone(), !args.sender)?;
         id.join_multicast_ex(group, flags)?;
-        let event = common::expect(&channel, EventKind::MulticastJoin, peer)?;
+        let event = events.expect(EventKind::MulticastJoin, peer)?;
         node.to = Some(event.ud().ok_or("the group has no address")?.destination());
         outln!("mckey: joined dgid: {} mlid 0x0 sl 0", Gid::from(group));
     }
@@ -105,11 +101,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         std::thread::sleep(PAUSE);
         outln!("initiating data transfers");
         datagrams.send()?;
-        datagrams.wait_sent()?;
+        datagrams.wait(|node| node.sent)?;
         outln!("data transfers complete");
     } else if args.messages.message_count > 0 {
         outln!("receiving data transfers");
-        datagrams.wait_received()?;
+        datagrams.wait(|node| node.received)?;
         outln!("data transfers complete");
     }
     for node in &datagrams.nodes {

@@ -12,10 +12,13 @@ mod sysfs;
 use std::{
     env,
     ffi::{OsStr, OsString},
-    os::unix::{ffi::OsStrExt, process::CommandExt},
+    iter,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    time::Duration,
 };
 
 use roce::{
@@ -28,6 +31,7 @@ use roce::{
 };
 
 use crate::{
+    failure::fail,
     library,
     output::{errln, outln},
 };
@@ -73,7 +77,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     faults: FaultArgs,
     #[command(flatten)]
-    each: EachArgs,
+    each: fail_each::EachArgs,
     /// Explain on stderr why a call or queue pair fails
     ///
     /// The broken rule, the peer's response, the last 16 events, and what to look at. json: one
@@ -151,26 +155,6 @@ struct FaultArgs {
     control: Option<String>,
 }
 
-/// Runs in which each call fails in its turn.
-#[derive(clap::Args)]
-struct EachArgs {
-    /// Run once for each call, with that call failing
-    ///
-    /// Prints how each run ends: crashes, hangs, leaked objects. json: one object a line.
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "text", value_parser = ["text", "json"], hide_possible_values = true)]
-    #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
-    fail_each: Option<String>,
-    /// With --fail-each: fail the first NUMBER calls of a kind
-    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
-    #[arg(hide_short_help = true)]
-    most: u32,
-    /// With --fail-each: seconds of a run
-    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
-    #[arg(hide_short_help = true)]
-    time_limit: u64,
-}
-
 /// Checks.
 #[derive(clap::Args)]
 struct CheckArgs {
@@ -222,43 +206,38 @@ fn list_adapters() -> ExitCode {
 }
 
 fn start(args: &Args) -> Result<ExitCode, Refusal> {
-    let (name, arguments) =
-        args.command.split_first().ok_or_else(|| Refusal::new("name a program"))?;
+    let (name, arguments) = args.command.split_first().ok_or("name a program")?;
     let profile = profile(args)?;
     let devices = devices(args, profile.as_ref())?;
     let mut configured = configured(args)?;
-    let library = library::find(args.libraries.library.as_deref()).map_err(Refusal::new)?;
+    let library = library::find(args.libraries.library.as_deref())?;
     let path = program::find(name)?;
     let mut also = bundled::names(&path);
     for name in &args.libraries.also {
-        let checked = bundled::check(name);
-        also.insert(checked.map_err(|error| Refusal::new(format!("--also: {error}")))?);
+        also.insert(bundled::check(name).map_err(|error| format!("--also: {error}"))?);
     }
     if let Some(why) = library::unfit(&path, &library) {
         let line = format!("{} {why}", path.display());
         return Err(Refusal { status: NOT_EXECUTABLE, line });
     }
-    let directory = library::directory(&library, &also).map_err(Refusal::new)?;
+    let directory = library::directory(&library, &also)?;
     if args.sysfs {
-        mounts::enter(&devices, profile.as_ref()).map_err(Refusal::new)?;
+        mounts::enter(&devices, profile.as_ref())?;
         configured.env(SYSFS, sysfs::CLASS);
     }
     configured.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
     let mut preloaded = env::var_os("LD_PRELOAD");
     if args.sockets {
-        let sockets = library::sockets(&library).map_err(Refusal::new)?;
-        preloaded = Some(before(&sockets, preloaded));
+        preloaded = Some(before(&library::sockets(&library)?, preloaded));
     }
     if args.sockets || !also.is_empty() {
         configured.env("LD_PRELOAD", bundled::preloading(&also, preloaded));
     }
-    if let Some(form) = &args.each.fail_each {
-        let limit = Duration::from_secs(args.each.time_limit.max(1));
-        let plan = fail_each::Plan { most: args.each.most, limit, is_json: form == "json" };
-        return fail_each::run(&plan, || configured.command(&path, name, arguments));
+    if args.each.fail_each.is_some() {
+        return fail_each::run(&args.each, || configured.command(&path, name, arguments));
     }
     let live = args.ladder.then(Live::new).transpose();
-    let live = live.map_err(|error| Refusal::new(format!("--ladder: {error}")))?;
+    let live = live.map_err(|error| format!("--ladder: {error}"))?;
     if let Some(live) = &live {
         configured.env(PCAP, live.pattern());
     }
@@ -276,12 +255,10 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
 }
 
 fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
-    match &args.adapter {
-        Some(name) => {
-            Profile::named(name).map(Some).map_err(|error| Refusal::new(format!("--as: {error}")))
-        }
-        None => environment::profile().map_err(|error| Refusal::new(error.to_string())),
-    }
+    Ok(match &args.adapter {
+        Some(name) => Some(Profile::named(name).map_err(|error| format!("--as: {error}"))?),
+        None => environment::profile()?,
+    })
 }
 
 fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusal> {
@@ -291,30 +268,23 @@ fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusa
     } else {
         environment::devices_as(&args.device.join(","), profile)
     };
-    named.map_err(|error| match error {
-        EnvironmentError::Device(error) if !args.device.is_empty() => {
-            Refusal::new(format!("--device: {error}"))
-        }
-        error => Refusal::new(error.to_string()),
-    })
+    Ok(named.map_err(|error| match error {
+        EnvironmentError::Device(error) if !args.device.is_empty() => format!("--device: {error}"),
+        error => error.to_string(),
+    })?)
 }
 
 #[derive(Default)]
-struct Configured {
-    variables: Vec<(&'static str, OsString)>,
-}
+struct Configured(Vec<(&'static str, OsString)>);
 
 impl Configured {
     fn env(&mut self, name: &'static str, value: impl Into<OsString>) {
-        self.variables.push((name, value.into()));
+        self.0.push((name, value.into()));
     }
 
     fn command(&self, path: &Path, name: &OsStr, arguments: &[OsString]) -> Command {
         let mut command = Command::new(path);
-        command
-            .arg0(name)
-            .args(arguments)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.arg0(name).args(arguments).envs(self.0.iter().cloned());
         command
     }
 }
@@ -326,13 +296,12 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     if let Some(name) = &args.adapter {
         let is_path = !Profile::built_in().any(|known| known == name);
-        let absolute =
-            || std::path::absolute(name).map_err(|error| Refusal::new(format!("--as: {error}")));
+        let absolute = || std::path::absolute(name).map_err(|error| format!("--as: {error}"));
         configured.env(AS, if is_path { absolute()?.into() } else { OsString::from(name) });
     }
     if !args.faults.fault.is_empty() {
         let rules = args.faults.fault.join(", ");
-        rules.parse::<FaultRules>().map_err(|error| Refusal::new(format!("--fault: {error}")))?;
+        rules.parse::<FaultRules>().map_err(|error| format!("--fault: {error}"))?;
         configured.env(FAULT, rules);
     }
     if let Some(seed) = args.faults.seed {
@@ -341,8 +310,9 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     if let Some(place) = &args.faults.control {
         let place = match place.as_str() {
             "1" => place.into(),
-            path => std::path::absolute(path)
-                .map_err(|error| Refusal::new(format!("--control: {path}: {error}")))?,
+            path => {
+                std::path::absolute(path).map_err(|error| format!("--control: {path}: {error}"))?
+            }
         };
         configured.env(CONTROL, place);
     }
@@ -350,8 +320,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         configured.env(EXPLAIN, if form == "json" { "json" } else { "1" });
     }
     if let Some(words) = &args.checks.check {
-        let refuse = |error| Refusal::new(format!("--check: {error}"));
-        let mut checks: Checks = words.parse().map_err(refuse)?;
+        let mut checks: Checks = words.parse().map_err(|error| format!("--check: {error}"))?;
         if checks.are_late() && checks.seed.is_none() {
             checks.seed = Some(checks.seed()); // one seed for all processes
             errln!("roce: --check={checks} repeats this run");
@@ -360,13 +329,13 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
             checks.file.as_ref().filter(|file| !file.to_string_lossy().contains("%p"))
         {
             // The program's processes append to it.
-            let refuse = |error| Refusal::new(format!("--check: {}: {error}", file.display()));
-            std::fs::File::create(file).map_err(refuse)?;
+            std::fs::File::create(file)
+                .map_err(|error| format!("--check: {}: {error}", file.display()))?;
         }
         configured.env(CHECK, checks.to_string());
     }
     if let Some(file) = &args.checks.suppressions {
-        let refuse = |error| Refusal::new(format!("--suppressions: {}: {error}", file.display()));
+        let refuse = |error| format!("--suppressions: {}: {error}", file.display());
         std::fs::File::open(file).map_err(refuse)?;
         configured.env(CHECK_SUPPRESSIONS, std::path::absolute(file).map_err(refuse)?);
     }
@@ -375,12 +344,11 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     // The environment supplies what options do not.
     if args.faults.fault.is_empty() {
-        OpenOptions::from_environment().map_err(|error| Refusal::new(error.to_string()))?;
+        OpenOptions::from_environment()?;
     }
     let inherited = environment::value(PCAP).map(PathBuf::from);
     if let Some(pcap) = args.pcap.clone().or(inherited) {
-        let absolute =
-            std::path::absolute(&pcap).map_err(|error| Refusal::new(format!("--pcap: {error}")))?;
+        let absolute = std::path::absolute(&pcap).map_err(|error| format!("--pcap: {error}"))?;
         let place = absolute.parent().unwrap_or(&absolute);
         if absolute.is_dir() || !place.is_dir() && !place.as_os_str().as_bytes().contains(&b'%') {
             let problem = if absolute.is_dir() {
@@ -388,10 +356,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
             } else {
                 "is in a directory that does not exist"
             };
-            return Err(Refusal::new(format!(
-                "--pcap: {} {problem}; name a file to write",
-                pcap.display()
-            )));
+            fail!("--pcap: {} {problem}; name a file to write", pcap.display());
         }
         configured.env(PCAP, absolute);
     }
@@ -400,15 +365,9 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
 
 /// Empty parts, the current directory, stay.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
-    let mut list = directory.as_os_str().to_owned();
-    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };
-    for other in rest
-        .as_bytes()
-        .split(|byte| *byte == b':')
-        .filter(|other| *other != directory.as_os_str().as_bytes())
-    {
-        list.push(":");
-        list.push(OsStr::from_bytes(other));
-    }
-    list
+    let own = directory.as_os_str().as_bytes();
+    let rest = rest.filter(|rest| !rest.is_empty());
+    let others = rest.iter().flat_map(|rest| rest.as_bytes().split(|byte| *byte == b':'));
+    let list: Vec<_> = iter::once(own).chain(others.filter(|other| *other != own)).collect();
+    OsString::from_vec(list.join(&b':'))
 }

@@ -10,7 +10,7 @@ use roce::{
 };
 
 use crate::{
-    common::{self, EndArgs, EventLoop, LinkArgs, MessageArgs, Ready},
+    common::{self, EndArgs, EventLoop, Events, LinkArgs, MessageArgs, Ready},
     failure::Failure,
     output::{errln, outln},
 };
@@ -59,11 +59,10 @@ enum Space {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let context = args.link.open()?;
-    let channel = EventChannel::new()?;
+    let events = args.link.open()?;
     let test = match args.end.server(args.port)? {
-        Some(server) => connect(args, server, &channel, context.as_ref()),
-        None => accept(args, &channel, context.as_ref()),
+        Some(server) => connect(args, server, &events),
+        None => accept(args, &events),
     }?;
     test.play(args)?;
     outln!("test complete");
@@ -72,12 +71,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    fn id(&self, channel: &EventChannel, context: Option<&Context>) -> Result<CmId, Failure> {
+    fn id(&self, events: &Events) -> Result<CmId, Failure> {
         let space = match self.port_space {
             Space::Tcp => PortSpace::Tcp,
             Space::Ib => PortSpace::Ib,
         };
-        let id = self.end.id(channel, space, context)?;
+        let id = self.end.id(events, space)?;
         if let Some(code) = self.ack_timeout {
             id.set_ack_timeout(code).map_err(|_| {
                 format!("{code} is not an acknowledge timeout; choose one of 0 to 31 with -a")
@@ -87,21 +86,16 @@ impl Args {
     }
 }
 
-fn connect(
-    args: &Args,
-    server: SocketAddr,
-    channel: &EventChannel,
-    context: Option<&Context>,
-) -> Result<Test, Failure> {
+fn connect(args: &Args, server: SocketAddr, events: &Events) -> Result<Test, Failure> {
     outln!("cmatose: starting client");
     let own = args.end.own()?;
     outln!("cmatose: connecting");
     let mut begun = None;
     for _ in 0..args.connections {
-        let id = args.id(channel, context)?;
-        common::resolve(&id, channel, own, server)?;
+        let id = args.id(events)?;
+        events.resolve(&id, own, server)?;
         // The first id's shared objects are not part of the time.
-        begun.get_or_insert(Test::new(args, channel, &id, true)?);
+        begun.get_or_insert(Test::new(args, events, &id, true)?);
         if let Some(test) = &mut begun {
             test.begin(args, id)?;
         }
@@ -114,12 +108,12 @@ fn connect(
     Ok(test)
 }
 
-fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
+fn accept(args: &Args, events: &Events) -> Result<Test, Failure> {
     outln!("cmatose: starting server");
-    let listener = args.id(channel, context)?;
+    let listener = args.id(events)?;
     args.end.listen(&listener, args.port)?;
-    let first = common::next_request(channel)?.id().clone();
-    let mut test = Test::new(args, channel, &first, false)?;
+    let first = events.next_request()?.id().clone();
+    let mut test = Test::new(args, events, &first, false)?;
     test.begin(args, first)?;
     test.ids[0].accept(&param())?;
     test.wait_for_all(args)?;
@@ -132,7 +126,6 @@ fn param() -> ConnParam {
 
 struct Test {
     ids: Vec<CmId>,
-    channel: EventChannel,
     is_client: bool,
     context: Context,
     pd: ProtectionDomain,
@@ -147,21 +140,15 @@ struct Test {
 }
 
 impl Test {
-    fn new(
-        args: &Args,
-        channel: &EventChannel,
-        id: &CmId,
-        is_client: bool,
-    ) -> Result<Self, Failure> {
+    fn new(args: &Args, events: &Events, id: &CmId, is_client: bool) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let completions = args.connections as usize * (args.messages.message_count as usize * 2);
-        let event_loop = EventLoop::new(&context, completions.max(1), channel)?;
+        let event_loop = EventLoop::new(&context, completions.max(1), &events.channel)?;
         let (pd, size) = (id.pd()?, args.messages.message_size as usize);
         let (outgoing, incoming) =
             (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
         Ok(Self {
             ids: Vec::with_capacity(args.connections as usize),
-            channel: channel.clone(),
             is_client,
             context,
             pd,
@@ -190,7 +177,7 @@ impl Test {
     fn wait_for_all(&mut self, args: &Args) -> Result<(), Failure> {
         let mut left = args.connections;
         while left > 0 {
-            let event = self.channel.wait(None)?;
+            let event = self.event_loop.events.wait(None)?;
             match event.kind() {
                 EventKind::Established => left -= 1,
                 EventKind::ConnectRequest if self.ids.len() < args.connections as usize => {
@@ -239,7 +226,7 @@ impl Test {
             outln!("migrating to new event channel");
             let channel = EventChannel::new()?;
             self.ids.iter().for_each(|id| id.migrate_id(&channel));
-            (self.channel, self.event_loop.events) = (channel.clone(), channel);
+            self.event_loop.events = channel;
         }
         if !self.is_client {
             outln!("cmatose: disconnecting");

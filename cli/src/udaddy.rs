@@ -2,13 +2,10 @@
 
 use std::net::SocketAddr;
 
-use roce::{
-    Context,
-    cm::{CmId, ConnParam, EventChannel, EventKind},
-};
+use roce::cm::{CmId, ConnParam, EventKind};
 
 use crate::{
-    common::{self, DatagramSpace, EndArgs, LinkArgs, MessageArgs},
+    common::{self, DatagramSpace, EndArgs, Events, LinkArgs, MessageArgs},
     datagrams::Datagrams,
     failure::Failure,
     output::outln,
@@ -45,11 +42,10 @@ pub(crate) struct Args {
 const PORT: u16 = 7174;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let context = args.link.open()?;
-    let channel = EventChannel::new()?;
+    let events = args.link.open()?;
     match args.end.server(PORT)? {
-        Some(server) => run_client(args, server, &channel, context.as_ref()),
-        None => run_server(args, &channel, context.as_ref()),
+        Some(server) => run_client(args, server, &events),
+        None => run_server(args, &events),
     }?;
     outln!("test complete");
     outln!("return status 0");
@@ -57,31 +53,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    fn datagrams(&self, id: &CmId, channel: &EventChannel) -> Result<Datagrams, Failure> {
-        Datagrams::new("udaddy", id, self.connections, &self.messages, channel)
+    fn datagrams(&self, id: &CmId, events: &Events) -> Result<Datagrams, Failure> {
+        Datagrams::new("udaddy", id, self.connections, &self.messages, events)
     }
 }
 
-fn run_client(
-    args: &Args,
-    server: SocketAddr,
-    channel: &EventChannel,
-    context: Option<&Context>,
-) -> Result<(), Failure> {
+fn run_client(args: &Args, server: SocketAddr, events: &Events) -> Result<(), Failure> {
     outln!("udaddy: starting client");
     let own = args.end.own()?;
     outln!("udaddy: connecting");
     let mut all: Option<Datagrams> = None;
     for _ in 0..args.connections {
-        let id = args.end.id(channel, args.port_space.into(), context)?;
-        common::resolve(&id, channel, own, server)?;
+        let id = args.end.id(events, args.port_space.into())?;
+        events.resolve(&id, own, server)?;
         let datagrams = match &mut all {
             Some(datagrams) => datagrams,
-            None => all.insert(args.datagrams(&id, channel)?),
+            None => all.insert(args.datagrams(&id, events)?),
         };
         let node = datagrams.begin(id.clone(), true)?;
         id.connect(&ConnParam::default())?;
-        let event = common::expect(channel, EventKind::Established, server)?;
+        let event = events.expect(EventKind::Established, server)?;
         let ud = event.ud().ok_or("the server's response has no queue pair number")?;
         node.to = Some(ud.destination());
     }
@@ -90,27 +81,23 @@ fn run_client(
         outln!("initiating data transfers");
         datagrams.send()?;
         outln!("receiving data transfers");
-        datagrams.wait_received()?;
+        datagrams.wait(|node| node.received)?;
         outln!("data transfers complete");
     }
     Ok(())
 }
 
-fn run_server(
-    args: &Args,
-    channel: &EventChannel,
-    context: Option<&Context>,
-) -> Result<(), Failure> {
+fn run_server(args: &Args, events: &Events) -> Result<(), Failure> {
     outln!("udaddy: starting server");
-    let listener = args.end.id(channel, args.port_space.into(), context)?;
+    let listener = args.end.id(events, args.port_space.into())?;
     args.end.listen(&listener, PORT)?;
     let mut all: Option<Datagrams> = None;
     for _ in 0..args.connections {
-        let event = common::next_request(channel)?;
+        let event = events.next_request()?;
         let id = event.id();
         let datagrams = match &mut all {
             Some(datagrams) => datagrams,
-            None => all.insert(args.datagrams(id, channel)?),
+            None => all.insert(args.datagrams(id, events)?),
         };
         datagrams.begin(id.clone(), true)?;
         id.accept(&ConnParam::default())?;
@@ -118,10 +105,10 @@ fn run_server(
     let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 {
         outln!("receiving data transfers");
-        datagrams.wait_received()?;
+        datagrams.wait(|node| node.received)?;
         outln!("sending replies");
         datagrams.send()?;
-        datagrams.wait_sent()?;
+        datagrams.wait(|node| node.sent)?;
         outln!("data transfers complete");
     }
     common::linger(&datagrams.context);

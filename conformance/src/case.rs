@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+pub use roce_transport::qp::Queue;
 use roce_transport::{
     cm::About,
     mem::Access,
@@ -13,7 +14,7 @@ use roce_transport::{
 };
 
 pub use crate::outcome::PauseFrames;
-use crate::outcome::Verdict;
+use crate::{outcome::Verdict, words::Words};
 
 /// A case.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -333,184 +334,132 @@ pub enum PacketKind {
     Message(Message),
 }
 
-/// CM message (12.6).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[allow(missing_docs, reason = "the specification's names")]
-pub enum Message {
-    Req,
-    Mra,
-    Rej,
-    Rep,
-    Rtu,
-    Dreq,
-    Drep,
-    SidrReq,
-    SidrRep,
-    Lap,
-    Apr,
+macro_rules! messages {
+    ($($message:ident $name:literal;)*) => {
+        /// CM message (12.6).
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[allow(missing_docs, reason = "the specification's names")]
+        pub enum Message { $($message,)* }
+
+        impl Message {
+            /// Messages and their names in cases.
+            pub const ALL: &[(Self, &str)] = &[$((Self::$message, $name),)*];
+        }
+    };
 }
 
-impl Message {
-    /// Messages and their names in cases.
-    pub const ALL: [(Self, &'static str); 11] = [
-        (Self::Req, "req"),
-        (Self::Mra, "mra"),
-        (Self::Rej, "rej"),
-        (Self::Rep, "rep"),
-        (Self::Rtu, "rtu"),
-        (Self::Dreq, "dreq"),
-        (Self::Drep, "drep"),
-        (Self::SidrReq, "sidr-req"),
-        (Self::SidrRep, "sidr-rep"),
-        (Self::Lap, "lap"),
-        (Self::Apr, "apr"),
-    ];
+messages! {
+    Req "req"; Mra "mra"; Rej "rej"; Rep "rep"; Rtu "rtu"; Dreq "dreq"; Drep "drep";
+    SidrReq "sidr-req"; SidrRep "sidr-rep"; Lap "lap"; Apr "apr";
 }
 
-impl Packet {
-    /// True for ACK, NAK and other responses, whose PSN counts from the requester's first.
-    #[must_use]
-    pub const fn is_response(&self) -> bool {
-        matches!(self.operation, PacketKind::Operation(operation) if operation.is_response())
+/// The braces hold variants that the parser builds; the others take one number or none.
+macro_rules! fields {
+    ({ $($built:tt)* } $($word:literal $field:ident$(($number:ty))? $doc:literal;)*) => {
+        /// A field of a packet.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum Field {
+            $($built)*
+            $(#[doc = $doc] $field$(($number))?,)*
+        }
+
+        impl Field {
+            /// Field of a word, unless the parser builds it.
+            pub(crate) fn read(word: &str, words: &mut Words<'_>) -> Result<Option<Self>, String> {
+                Ok(Some(match word {
+                    $($word => Self::$field$((words.number::<$number>(word)?))?,)*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+    };
+}
+
+fields! {
+    {
+        /// PSN relative to its direction's first.
+        Psn(i32),
+        /// BTH: acknowledge request.
+        AckReq(bool),
+        /// BTH: solicited event.
+        Solicited(bool),
+        /// BTH: MigReq.
+        MigReq(bool),
+        /// BTH: FECN.
+        Fecn(bool),
+        /// BTH: BECN.
+        Becn(bool),
+        /// Payload.
+        Data {
+            /// Length.
+            bytes: u32,
+            /// Pattern number of the first byte.
+            seed: u32,
+        },
+        /// RETH, AtomicETH: address and key.
+        Target {
+            /// Region, or `peer` for the instrument's memory.
+            region: String,
+            /// Offset.
+            offset: i64,
+        },
+        /// RETH, AtomicETH, IETH: key.
+        Key(Key),
+        /// AETH: ACK, sent without credits.
+        Positive,
+        /// AETH: NAK that ends the connection.
+        Refused,
+        /// AETH: RNR NAK with any timer.
+        NotReady,
+        /// MRA, REJ: its subject.
+        About(About),
     }
-}
-
-/// A field of a packet.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Field {
-    /// PSN relative to its direction's first.
-    Psn(i32),
-    /// BTH: acknowledge request.
-    AckReq(bool),
-    /// BTH: solicited event.
-    Solicited(bool),
-    /// BTH: MigReq.
-    MigReq(bool),
-    /// BTH: opcode byte.
-    Opcode(u8),
-    /// BTH: transport version.
-    Version(u8),
-    /// BTH: pad count.
-    Pad(u8),
-    /// BTH: partition key.
-    PKey(u16),
-    /// BTH: FECN.
-    Fecn(bool),
-    /// BTH: BECN.
-    Becn(bool),
-    /// BTH: destination queue pair.
-    Qp(u32),
-    /// BTH: reserved fields of ones.
-    Reserved,
-    /// Payload.
-    Data {
-        /// Length.
-        bytes: u32,
-        /// Pattern number of the first byte.
-        seed: u32,
-    },
-    /// RETH, AtomicETH: address and key.
-    Target {
-        /// Region, or `peer` for the instrument's memory.
-        region: String,
-        /// Offset.
-        offset: i64,
-    },
-    /// RETH: length instead of the payload's.
-    Length(u32),
-    /// RETH, AtomicETH, IETH: key.
-    Key(Key),
-    /// AETH: ACK, sent without credits.
-    Positive,
-    /// AETH: syndrome.
-    Syndrome(u8),
-    /// AETH: NAK that ends the connection.
-    Refused,
-    /// AETH: RNR NAK with any timer.
-    NotReady,
-    /// AETH: MSN.
-    Msn(u32),
-    /// Immediate data.
-    Immediate(u32),
-    /// AtomicETH: swap or add value.
-    Swap(u64),
-    /// AtomicETH: compare value.
-    Compare(u64),
-    /// AtomicAckETH: original value.
-    Found(u64),
-    /// FETH: placement types.
-    Placement(u8),
-    /// FETH: selectivity level.
-    Selectivity(u8),
-    /// DETH: Q_Key.
-    QKey(u32),
-    /// Wrong ICRC.
-    WrongIcrc,
-    /// Byte-swapped ICRC.
-    SwappedIcrc,
-    /// Bytes missing before the ICRC, which covers the rest.
-    Cut(u32),
-    /// Zero bytes before the ICRC.
-    Extra(u32),
-    /// Padding of ones.
-    DirtyPadding,
-    /// IP: traffic class with ECN.
-    TrafficClass(u8),
-    /// IP: TTL or hop limit.
-    HopLimit(u8),
-    /// UDP: source port.
-    SourcePort(u16),
-    /// Destination: a [`group`] and the multicast queue pair.
-    Group(u8),
-    /// CM message field.
-    Message(MessageField),
-}
-
-/// Field of a CM message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MessageField {
-    /// Index from 1 of the instrument's communication ID.
-    Id(u8),
-    /// REQ: index from 1 of the instrument's queue pair; by default the ID's.
-    OwnQp(u8),
-    /// REQ, SIDR_REQ: port instead of the listening program's.
-    Port(u16),
-    /// REQ: transport service code.
-    Transport(u8),
-    /// REQ: path MTU code.
-    PathMtu(u8),
-    /// REQ: response timeout code.
-    ResponseTimeout(u8),
-    /// REQ: CM retries.
-    Retries(u8),
-    /// REQ: another GID than the device's.
-    WrongGid,
-    /// REQ, SIDR_REQ: IP version in the private data (A11).
-    IpVersion(u8),
-    /// Wrong communication ID.
-    WrongPeerId,
-    /// DREQ, LAP: wrong queue pair.
-    WrongPeerQp,
-    /// MRA, REJ: its subject.
-    About(About),
-    /// MRA: service timeout code.
-    ServiceTimeout(u8),
-    /// REJ: reason.
-    Reason(u16),
-    /// SIDR_REP, APR: status.
-    Status(u8),
-    /// Equal to the latest of its kind.
-    Same,
-    /// MAD: base version.
-    BaseVersion(u8),
-    /// MAD: class.
-    Class(u8),
-    /// MAD: class version.
-    ClassVersion(u8),
-    /// MAD: method.
-    Method(u8),
-    /// MAD: attribute.
-    Attribute(u16),
+    "opcode" Opcode(u8) "BTH: opcode byte.";
+    "version" Version(u8) "BTH: transport version.";
+    "pad" Pad(u8) "BTH: pad count.";
+    "pkey" PKey(u16) "BTH: partition key.";
+    "qp" Qp(u32) "BTH: destination queue pair.";
+    "reserved" Reserved "BTH: reserved fields of ones.";
+    "length" Length(u32) "RETH: length instead of the payload's.";
+    "syndrome" Syndrome(u8) "AETH: syndrome.";
+    "msn" Msn(u32) "AETH: MSN.";
+    "immediate" Immediate(u32) "Immediate data.";
+    "swap" Swap(u64) "AtomicETH: swap or add value.";
+    "compare" Compare(u64) "AtomicETH: compare value.";
+    "found" Found(u64) "AtomicAckETH: original value.";
+    "placement" Placement(u8) "FETH: placement types.";
+    "selectivity" Selectivity(u8) "FETH: selectivity level.";
+    "qkey" QKey(u32) "DETH: Q_Key.";
+    "wrong-icrc" WrongIcrc "Wrong ICRC.";
+    "swapped-icrc" SwappedIcrc "Byte-swapped ICRC.";
+    "cut" Cut(u32) "Bytes missing before the ICRC, which covers the rest.";
+    "extra" Extra(u32) "Zero bytes before the ICRC.";
+    "dirty-padding" DirtyPadding "Padding of ones.";
+    "tclass" TrafficClass(u8) "IP: traffic class with ECN.";
+    "hop-limit" HopLimit(u8) "IP: TTL or hop limit.";
+    "source-port" SourcePort(u16) "UDP: source port.";
+    "group" Group(u8) "Destination: a [`group`] and the multicast queue pair.";
+    // of CM messages
+    "id" Id(u8) "Index from 1 of the instrument's communication ID.";
+    "own-qp" OwnQp(u8) "REQ: index from 1 of the instrument's queue pair; by default the ID's.";
+    "port" Port(u16) "REQ, SIDR_REQ: port instead of the listening program's.";
+    "transport" Transport(u8) "REQ: transport service code.";
+    "path-mtu" PathMtu(u8) "REQ: path MTU code.";
+    "response-timeout" ResponseTimeout(u8) "REQ: response timeout code.";
+    "cm-retries" Retries(u8) "REQ: CM retries.";
+    "wrong-gid" WrongGid "REQ: another GID than the device's.";
+    "ip-version" IpVersion(u8) "REQ, SIDR_REQ: IP version in the private data (A11).";
+    "wrong-peer-id" WrongPeerId "Wrong communication ID.";
+    "wrong-peer-qp" WrongPeerQp "DREQ, LAP: wrong queue pair.";
+    "service-timeout" ServiceTimeout(u8) "MRA: service timeout code.";
+    "reason" Reason(u16) "REJ: reason.";
+    "status" Status(u8) "SIDR_REP, APR: status.";
+    "same" Same "Equal to the latest of its kind.";
+    "base-version" BaseVersion(u8) "MAD: base version.";
+    "class" Class(u8) "MAD: class.";
+    "class-version" ClassVersion(u8) "MAD: class version.";
+    "method" Method(u8) "MAD: method.";
+    "attribute" Attribute(u16) "MAD: attribute.";
 }
 
 /// Key of a [`Field`].
@@ -522,15 +471,6 @@ pub enum Key {
     Wrong,
     /// Lowest bit flipped.
     Old,
-}
-
-/// Send or receive queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Queue {
-    /// Send queue.
-    Send,
-    /// Receive queue.
-    Receive,
 }
 
 /// Expected completion.
@@ -601,20 +541,12 @@ impl Step {
     /// True if the step needs an agent.
     #[must_use]
     pub fn needs_agent(&self) -> bool {
-        if let Self::At { step, .. } = self {
-            return step.needs_agent();
+        match self {
+            Self::At { step, .. } => step.needs_agent(),
+            Self::Connect(_) | Self::Send(_) | Self::Again { .. } | Self::Pause(_) => false,
+            Self::Expect { .. } | Self::Silence { .. } | Self::Supported | Self::Wait(_) => false,
+            _ => true,
         }
-        !matches!(
-            self,
-            Self::Connect(_)
-                | Self::Send(_)
-                | Self::Again { .. }
-                | Self::Pause(_)
-                | Self::Expect { .. }
-                | Self::Silence { .. }
-                | Self::Supported
-                | Self::Wait(_)
-        )
     }
 
     /// True if the step fails at an unplugged device.

@@ -10,7 +10,7 @@ use roce_transport::{
 };
 
 use crate::{
-    case::{Field, Message, MessageField, Packet, PacketKind},
+    case::{Field, Message, Packet, PacketKind},
     subject::{Listener, Route},
 };
 
@@ -24,7 +24,7 @@ const DEPTH: u8 = 4;
 
 macro_rules! value {
     ($fields:expr, $kind:path) => {
-        own($fields).find_map(|field| if let $kind(value) = field { Some(value) } else { None })
+        $fields.iter().find_map(|it| if let $kind(value) = *it { Some(value) } else { None })
     };
 }
 
@@ -83,17 +83,11 @@ impl Dialog {
             Some(it) if it.reply.is_some() => Message::Dreq,
             _ => Message::Rej,
         };
-        let mut fields = vec![MessageField::Id(id)];
+        let mut fields = vec![Field::Id(id)];
         if message == Message::Rej {
-            fields.extend([
-                MessageField::About(About::Req),
-                MessageField::Reason(RejectReason::TIMEOUT.0),
-            ]);
+            fields.extend([Field::About(About::Req), Field::Reason(RejectReason::TIMEOUT.0)]);
         }
-        Packet {
-            operation: PacketKind::Message(message),
-            fields: fields.into_iter().map(Field::Message).collect(),
-        }
+        Packet { operation: PacketKind::Message(message), fields }
     }
 
     pub(crate) fn encode(&mut self, message: Message, fields: &[Field]) -> Vec<u8> {
@@ -110,13 +104,13 @@ impl Dialog {
             _ => {}
         }
         let mut mad = CmMad::new(transaction, body).encode().to_vec();
-        for field in own(fields) {
-            match field {
-                MessageField::BaseVersion(version) => mad[0] = version,
-                MessageField::Class(class) => mad[1] = class,
-                MessageField::ClassVersion(version) => mad[2] = version,
-                MessageField::Method(method) => mad[3] = method,
-                MessageField::Attribute(attribute) => {
+        for field in fields {
+            match *field {
+                Field::BaseVersion(version) => mad[0] = version,
+                Field::Class(class) => mad[1] = class,
+                Field::ClassVersion(version) => mad[2] = version,
+                Field::Method(method) => mad[3] = method,
+                Field::Attribute(attribute) => {
                     mad[16..18].copy_from_slice(&attribute.to_be_bytes());
                 }
                 _ => {}
@@ -128,18 +122,15 @@ impl Dialog {
     fn body(&self, message: Message, id: u8, fields: &[Field]) -> Body {
         let local_id = self.base + u32::from(id);
         let peer = self.connections.get(&id).and_then(|it| it.reply.as_ref());
-        let is_set = |field| own(fields).any(|it| it == field);
-        let differs = |is_wrong| if is_wrong { 0x0055_0000 } else { 0 };
-        let remote_id =
-            peer.map_or(0x0BAD_0000, |it| it.local_id) ^ differs(is_set(MessageField::WrongPeerId));
-        let remote_qpn = Qpn::new(
-            peer.map_or(0, |it| it.local_qpn.get()) ^ differs(is_set(MessageField::WrongPeerQp)),
-        );
-        let about = value!(fields, MessageField::About).unwrap_or(About::Other);
+        let differs = |wrong| if fields.contains(&wrong) { 0x0055_0000 } else { 0 };
+        let remote_id = peer.map_or(0x0BAD_0000, |it| it.local_id) ^ differs(Field::WrongPeerId);
+        let remote_qpn =
+            Qpn::new(peer.map_or(0, |it| it.local_qpn.get()) ^ differs(Field::WrongPeerQp));
+        let about = value!(fields, Field::About).unwrap_or(About::Other);
         match message {
             Message::Req => Body::Req(Box::new(self.request(local_id, id, fields))),
             Message::Mra => {
-                let service_timeout = value!(fields, MessageField::ServiceTimeout);
+                let service_timeout = value!(fields, Field::ServiceTimeout);
                 let service_timeout = service_timeout.unwrap_or(RESPONSE_TIMEOUT);
                 Body::Mra(Mra {
                     local_id,
@@ -150,7 +141,7 @@ impl Dialog {
                 })
             }
             Message::Rej => {
-                let reason = value!(fields, MessageField::Reason).map(RejectReason);
+                let reason = value!(fields, Field::Reason).map(RejectReason);
                 let reason = reason.unwrap_or(RejectReason::CONSUMER);
                 // without a reply the device's ID is unknown
                 let remote_id = if peer.is_some() { remote_id } else { 0 };
@@ -212,13 +203,13 @@ impl Dialog {
             private_data: self.header(fields),
             ..Req::default()
         };
-        for field in own(fields) {
-            match field {
-                MessageField::Transport(code) => req.transport = code,
-                MessageField::PathMtu(code) => req.path_mtu = code,
-                MessageField::ResponseTimeout(code) => req.local_response_timeout = code,
-                MessageField::Retries(count) => req.max_cm_retries = count,
-                MessageField::WrongGid => req.primary.remote_gid.0[15] ^= 0x40,
+        for field in fields {
+            match *field {
+                Field::Transport(code) => req.transport = code,
+                Field::PathMtu(code) => req.path_mtu = code,
+                Field::ResponseTimeout(code) => req.local_response_timeout = code,
+                Field::Retries(count) => req.max_cm_retries = count,
+                Field::WrongGid => req.primary.remote_gid.0[15] ^= 0x40,
                 _ => {}
             }
         }
@@ -226,12 +217,12 @@ impl Dialog {
     }
 
     fn port(&self, fields: &[Field]) -> u16 {
-        let port = value!(fields, MessageField::Port);
+        let port = value!(fields, Field::Port);
         port.unwrap_or(self.listener.port)
     }
 
     fn qpn(&self, id: u8, fields: &[Field]) -> Qpn {
-        let other = value!(fields, MessageField::OwnQp);
+        let other = value!(fields, Field::OwnQp);
         Qpn::new(self.own.get() + u32::from(other.unwrap_or(id)) - 1)
     }
 
@@ -239,10 +230,8 @@ impl Dialog {
     fn header<const N: usize>(&self, fields: &[Field]) -> PrivateData<N> {
         let Route { own: src, device: dst, .. } = self.route;
         let mut bytes = IpHeader { src_port: 45_000, src, dst }.encode().to_vec();
-        for field in own(fields) {
-            if let MessageField::IpVersion(version) = field {
-                bytes[1] = version << 4;
-            }
+        if let Some(version) = value!(fields, Field::IpVersion) {
+            bytes[1] = version << 4;
         }
         bytes.extend(&self.listener.private_data);
         PrivateData::new(&bytes).unwrap_or_default()
@@ -315,14 +304,14 @@ impl Dialog {
             return Err(format!("its transaction is {:#x}, expected {right:#x}", mad.transaction));
         }
         self.agrees(body, id)?;
-        for field in own(&packet.fields) {
+        for field in &packet.fields {
             let is_right = match (field, body) {
-                (MessageField::Reason(reason), Body::Rej(rej)) => rej.reason.0 == reason,
-                (MessageField::About(about), Body::Rej(rej)) => rej.about == about,
-                (MessageField::About(about), Body::Mra(mra)) => mra.about == about,
-                (MessageField::Status(status), Body::SidrRep(rep)) => rep.status == status,
-                (MessageField::Status(status), Body::Apr(apr)) => apr.status == status,
-                (MessageField::Same, _) => {
+                (Field::Reason(reason), Body::Rej(rej)) => rej.reason.0 == *reason,
+                (Field::About(about), Body::Rej(rej)) => rej.about == *about,
+                (Field::About(about), Body::Mra(mra)) => mra.about == *about,
+                (Field::Status(status), Body::SidrRep(rep)) => rep.status == *status,
+                (Field::Status(status), Body::Apr(apr)) => apr.status == *status,
+                (Field::Same, _) => {
                     let latest = self.connections.get(&id).and_then(|it| it.latest.get(&message));
                     if latest.is_some_and(|latest| *latest != mad) {
                         return Err("it is not the same as before".into());
@@ -369,16 +358,9 @@ impl Dialog {
     }
 }
 
-fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
-    fields.iter().filter_map(|field| match field {
-        Field::Message(field) => Some(*field),
-        _ => None,
-    })
-}
-
 /// From 1.
 fn id(fields: &[Field]) -> u8 {
-    let id = value!(fields, MessageField::Id);
+    let id = value!(fields, Field::Id);
     id.unwrap_or(1).clamp(1, IDS)
 }
 

@@ -72,16 +72,11 @@ impl Reported {
 #[must_use]
 pub fn reported() -> Vec<Reported> {
     let lines = REPORTED.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| Reported::parse(line).unwrap_or_else(|| unreachable!("a test reads it")))
-        .collect()
+    lines.map(|line| Reported::parse(line).expect("a test reads it")).collect()
 }
 
 /// Recorded devices, without this project's, which conforms.
 #[must_use]
 pub fn known() -> Vec<Known> {
-    RECORDS
-        .iter()
-        .map(|text| Known::parse(text).unwrap_or_else(|| unreachable!("a test reads it")))
-        .collect()
+    RECORDS.iter().map(|text| Known::parse(text).expect("a test reads it")).collect()
 }

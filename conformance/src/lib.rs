@@ -13,6 +13,7 @@ mod parse;
 mod run;
 mod simulated;
 pub mod subject;
+mod words;
 
 pub use case::{Case, Chapter};
 pub use known::{Known, Reported, known, reported};
@@ -37,8 +38,6 @@ pub const FILES: &[(&str, &str)] = embedded!(
 /// Cases of this crate.
 #[must_use]
 pub fn chapters() -> Vec<Chapter> {
-    let parse = |&(name, text): &(&str, &str)| {
-        Chapter::parse(name, text).unwrap_or_else(|error| unreachable!("a test reads it: {error}"))
-    };
+    let parse = |(name, text): &(&str, &str)| Chapter::parse(name, text).expect("a test reads it");
     FILES.iter().map(parse).collect()
 }

@@ -1,9 +1,8 @@
 //! Parser of cases (`docs/guide/cases.md`): one statement a line, words separated by blanks.
 
 mod packet;
-mod words;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use roce_transport::{
     mem::Access,
@@ -18,9 +17,9 @@ use crate::{
     },
     outcome::Verdict,
     run::PATIENCE,
+    words::{Words, duration, number},
 };
 use packet::packet;
-use words::{Words, duration, number};
 
 /// First error in a chapter.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -42,13 +41,9 @@ impl Chapter {
             let line = line.split('#').next().unwrap_or_default().trim_end();
             (!line.is_empty()).then_some((at + 1, line))
         });
-        let title = match lines.next() {
-            Some((_, line)) if line.starts_with("chapter ") => line["chapter ".len()..].to_owned(),
-            first => {
-                let line = first.map_or(1, |(line, _)| line);
-                return Err(at(line, "no chapter; start the file with: chapter TITLE".into()));
-            }
-        };
+        let (line, first) = lines.next().unwrap_or((1, ""));
+        let untitled = || at(line, "no chapter; start the file with: chapter TITLE".into());
+        let title = first.strip_prefix("chapter ").ok_or_else(untitled)?.to_owned();
         let mut blocks: Vec<Block<'_>> = Vec::new();
         for (number, line) in lines {
             match (line.strip_prefix("case "), blocks.last_mut()) {
@@ -224,7 +219,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         "send" => Step::Send(packet(words, true)?),
         "again" => Step::Again {
             count: if words.0.is_empty() { 1 } else { words.number("how often")? },
-            every: words.named("every")?.map_or(Ok(Duration::ZERO), duration)?,
+            every: words.time_or("every", Duration::ZERO)?,
         },
         "pause" => Step::Pause(pause(words)?),
         "on" => {
@@ -236,21 +231,19 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         "share" => Step::Share(Shares {
             packets: words.number("how many packets")?,
             least: words.or("least", 1)?,
-            within: words.named("within")?.map_or(Ok(LONGEST), duration)?,
+            within: words.time_or("within", LONGEST)?,
         }),
         "answer" => Step::Response(responses(words)?),
         "burst" => {
-            let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
-            let loses = words.named("loses")?.map(|word| number(word, "loses")).transpose()?;
             let burst = ExpectedBurst {
-                lasts: time(words.named("lasts")?, Duration::ZERO)?,
-                within: time(words.named("within")?, LONGEST)?,
+                loses: words.maybe("loses")?,
+                lasts: words.time_or("lasts", Duration::ZERO)?,
+                within: words.time_or("within", LONGEST)?,
                 slower: words.or("slower", 0)?,
                 again: words.named("every")?.map(duration).transpose()?,
                 packets: words.number("how many packets")?,
-                loses,
             };
-            if loses.is_some_and(|lost| lost >= burst.packets) {
+            if burst.loses.is_some_and(|lost| lost >= burst.packets) {
                 return Err(format!(
                     "loses has the place of one of the {} packets, counted from 0",
                     burst.packets
@@ -264,9 +257,8 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
             Step::Silence { time, but }
         }
         "expect" => {
-            let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
-            let after = time(words.named("after")?, Duration::ZERO)?;
-            let within = time(words.named("within")?, after + PATIENCE)?;
+            let after = words.time_or("after", Duration::ZERO)?;
+            let within = words.time_or("within", after + PATIENCE)?;
             Step::Expect { packet: packet(words, false)?, after, within }
         }
         "completes" => completes(words)?,
@@ -319,9 +311,9 @@ fn responses(words: &mut Words<'_>) -> Result<Responses, String> {
     let places = |word: &str| word.split(',').map(|word| number(word, "loses")).collect();
     let responses = Responses {
         loses: words.named("loses")?.map_or(Ok(Vec::new()), places)?,
-        swaps: words.named("swaps")?.map(|word| number(word, "swaps")).transpose()?,
+        swaps: words.maybe("swaps")?,
         seed: words.or("seed", 1)?,
-        within: words.named("within")?.map_or(Ok(LONGEST), duration)?,
+        within: words.time_or("within", LONGEST)?,
         packets: words.number("how many responses")?,
     };
     let packets = responses.packets;
@@ -431,7 +423,7 @@ fn request(words: &mut Words<'_>) -> Result<Request, String> {
         bytes,
         pieces,
         inline: words.flag("inline"),
-        immediate: words.named("immediate")?.map(|word| number(word, "immediate")).transpose()?,
+        immediate: words.maybe("immediate")?,
         solicited: words.flag("solicited"),
         fence: words.flag("fence"),
         wrong_key: words.flag("wrong-key"),
@@ -478,9 +470,9 @@ fn completes(words: &mut Words<'_>) -> Result<Step, String> {
             .split(',')
             .map(|status| status.to_ascii_uppercase().replace('-', "_"))
             .collect(),
-        bytes: words.named("bytes")?.map(|word| number(word, "bytes")).transpose()?,
-        immediate: words.named("immediate")?.map(|word| number(word, "immediate")).transpose()?,
-        within: words.named("within")?.map_or(Ok(PATIENCE), duration)?,
+        bytes: words.maybe("bytes")?,
+        immediate: words.maybe("immediate")?,
+        within: words.time_or("within", PATIENCE)?,
     }))
 }
 
@@ -492,10 +484,4 @@ fn place(words: &mut Words<'_>) -> Result<MemoryLocation, String> {
 
 fn pattern(words: &mut Words<'_>) -> Result<Pattern, String> {
     Ok(Pattern { place: place(words)?, bytes: words.needed("bytes")?, seed: words.or("seed", 1)? })
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }

@@ -13,7 +13,6 @@ use roce_transport::{
     cm::RejectReason,
     mem::Access,
     psn::Psn,
-    qp::QpType,
     time::Instant,
     wire::{NetHeader, Service},
 };
@@ -470,36 +469,19 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn scene(&self) -> Result<Scene<'_>, Stop> {
-        let scene = Scene {
-            route: self.subject.route(),
-            service: Service::Rc,
-            own: self.own(),
-            device: Qpn::new(0),
-            rq_psn: 0,
-            sq_psn: 0,
-            qkey: 0,
-            regions: &self.regions,
+        let pair = self.pairs.get(self.current);
+        let (service, qkey, device, rq_psn, sq_psn) = match (&self.dialog, &self.connection, pair) {
+            (Some(dialog), ..) => {
+                let (device, rq_psn) = dialog.device().unwrap_or_default();
+                (Service::Rc, 0, device, rq_psn, dialog.sq_psn)
+            }
+            (None, Some(Connection { qp_type, qkey, .. }), Some(pair)) => {
+                (qp_type.service(), *qkey, pair.device, pair.rq_psn, pair.sq_psn)
+            }
+            _ => return Err(mistake("the case does not connect first")),
         };
-        if let Some(dialog) = &self.dialog {
-            let (device, rq_psn) = dialog.device().unwrap_or_default();
-            return Ok(Scene { device, rq_psn, sq_psn: dialog.sq_psn, ..scene });
-        }
-        let (Some(connection), Some(pair)) = (&self.connection, self.pairs.get(self.current))
-        else {
-            return Err(mistake("the case does not connect first"));
-        };
-        Ok(Scene {
-            service: match connection.qp_type {
-                QpType::Uc => Service::Uc,
-                QpType::Ud => Service::Ud,
-                _ => Service::Rc,
-            },
-            device: pair.device,
-            rq_psn: pair.rq_psn,
-            sq_psn: pair.sq_psn,
-            qkey: connection.qkey,
-            ..scene
-        })
+        let (route, own, regions) = (self.subject.route(), self.own(), &self.regions);
+        Ok(Scene { route, service, own, device, rq_psn, sq_psn, qkey, regions })
     }
 
     fn build(&mut self, packet: &Packet) -> Result<(NetHeader, Vec<u8>), Stop> {

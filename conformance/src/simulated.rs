@@ -210,6 +210,11 @@ impl Simulated {
         self.chosen().map(|it| it.qpn)
     }
 
+    fn post(&mut self, wr: &SendWr) -> Result<()> {
+        let qpn = self.queue_pair()?;
+        self.adapter.post_send(self.now, qpn, wr).map_err(|error| refused(&error))
+    }
+
     fn find(&self, name: &str) -> Result<&(Arc<Region>, Arc<HeapMemory>)> {
         self.objects.regions.get(name).ok_or_else(|| mistake(name))
     }
@@ -431,11 +436,11 @@ impl Program for Simulated {
         }
         wr.flags.set(SendFlags::SOLICITED, request.solicited);
         wr.flags.set(SendFlags::FENCE, request.fence);
-        self.adapter.post_send(self.now, qpn, &wr).map_err(|error| refused(&error))
+        self.post(&wr)
     }
 
     fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion> {
-        let (qpn, part) = (self.queue_pair()?, self.sge(&bind.place.region, bind.place.offset, 0)?);
+        let part = self.sge(&bind.place.region, bind.place.offset, 0)?;
         let old = match self.objects.windows.get(&bind.window) {
             Some(&rkey) => rkey,
             None => {
@@ -453,18 +458,13 @@ impl Program for Simulated {
             access: bind.rights,
             zero_based: false,
         };
-        self.adapter
-            .post_send(self.now, qpn, &SendWr::bind_window(bind.id, bound))
-            .map_err(|error| refused(&error))?;
+        self.post(&SendWr::bind_window(bind.id, bound))?;
         Ok(RemoteRegion { address: part.address, rkey: rkey.0 })
     }
 
     fn invalidate(&mut self, id: u64, window: &str) -> Result<()> {
-        let qpn = self.queue_pair()?;
         let rkey = *self.objects.windows.get(window).ok_or_else(|| mistake(window))?;
-        self.adapter
-            .post_send(self.now, qpn, &SendWr::local_invalidate(id, rkey))
-            .map_err(|error| refused(&error))
+        self.post(&SendWr::local_invalidate(id, rkey))
     }
 
     fn join(&mut self, group: IpAddr) -> Result<()> {
@@ -509,18 +509,10 @@ impl Program for Simulated {
 }
 
 fn completion(wc: &Wc) -> Completion {
-    match wc.result {
-        Ok(ok) => Completion {
-            id: wc.wr_id,
-            status: "SUCCESS".into(),
-            bytes: ok.byte_len,
-            immediate: ok.immediate.map(|immediate| u32::from_be_bytes(immediate.0)),
-        },
-        Err(error) => Completion {
-            id: wc.wr_id,
-            status: error.status.name().trim_start_matches("IBV_WC_").to_owned(),
-            bytes: 0,
-            immediate: None,
-        },
-    }
+    let (status, bytes, immediate) = match wc.result {
+        Ok(ok) => ("SUCCESS", ok.byte_len, ok.immediate),
+        Err(error) => (error.status.name().trim_start_matches("IBV_WC_"), 0, None),
+    };
+    let immediate = immediate.map(|immediate| u32::from_be_bytes(immediate.0));
+    Completion { id: wc.wr_id, status: status.to_owned(), bytes, immediate }
 }

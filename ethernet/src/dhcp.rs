@@ -111,22 +111,48 @@ impl Granted {
         Lease { address, server, routes: routes.clone(), until: self.until }
     }
 
-    /// Next request: halfway to `end`.
-    fn again(&self, now: Instant, end: Instant) -> Instant {
+    /// End of renewing or rebinding.
+    const fn end(&self, rebinds: bool) -> Instant {
+        if rebinds { self.until } else { self.rebind }
+    }
+
+    /// Next request: halfway to the end.
+    fn again(&self, now: Instant, rebinds: bool) -> Instant {
         let least = RENEWALS.min(Duration::from_secs(self.grant.seconds[0].into()) / 8);
-        now.plus((end.since(now) / 2).max(least))
+        now.plus((self.end(rebinds).since(now) / 2).max(least))
     }
 }
 
 #[derive(Debug)]
 enum State {
-    Init { at: Instant },
-    Selecting { sent: u32, due: Instant },
-    Requesting { offer: Grant, asked: Instant, sent: u32, due: Instant },
-    Checking { granted: Granted, probes: u8, due: Instant },
-    Bound { granted: Granted },
-    Renewing { granted: Granted, asked: Instant, due: Instant },
-    Rebinding { granted: Granted, asked: Instant, due: Instant },
+    Init {
+        at: Instant,
+    },
+    Selecting {
+        sent: u32,
+        due: Instant,
+    },
+    Requesting {
+        offer: Grant,
+        asked: Instant,
+        sent: u32,
+        due: Instant,
+    },
+    Checking {
+        granted: Granted,
+        probes: u8,
+        due: Instant,
+    },
+    Bound {
+        granted: Granted,
+    },
+    /// RENEWING; with `rebinds`, REBINDING.
+    Renewing {
+        granted: Granted,
+        asked: Instant,
+        rebinds: bool,
+        due: Instant,
+    },
 }
 
 #[derive(Debug)]
@@ -178,8 +204,7 @@ impl Client {
             | State::Requesting { due, .. }
             | State::Checking { due, .. } => *due,
             State::Bound { granted } => granted.renew,
-            State::Renewing { granted, due, .. } => granted.rebind.min(*due),
-            State::Rebinding { granted, due, .. } => granted.until.min(*due),
+            State::Renewing { granted, rebinds, due, .. } => granted.end(*rebinds).min(*due),
         }
     }
 
@@ -209,23 +234,18 @@ impl Client {
                 State::Checking { granted, probes: probes + 1, due: now.plus(PROBE_INTERVAL) }
             }
             // A stopped process may find its lease expired.
-            State::Bound { granted }
-            | State::Renewing { granted, .. }
-            | State::Rebinding { granted, .. }
-                if granted.until <= now =>
-            {
+            State::Bound { granted } | State::Renewing { granted, .. } if granted.until <= now => {
                 self.lose(now, counters)
             }
-            State::Rebinding { granted, asked, .. } => self.rebind(now, granted, asked),
-            State::Bound { granted } | State::Renewing { granted, .. } if granted.rebind <= now => {
-                self.begin(now);
-                self.rebind(now, granted, now)
+            State::Renewing { granted, asked, rebinds, .. }
+                if rebinds == (granted.rebind <= now) =>
+            {
+                self.renew(now, granted, asked)
             }
-            State::Bound { granted } => {
+            State::Bound { granted } | State::Renewing { granted, .. } => {
                 self.begin(now);
                 self.renew(now, granted, now)
             }
-            State::Renewing { granted, asked, .. } => self.renew(now, granted, asked),
         };
     }
 
@@ -266,24 +286,15 @@ impl Client {
                 self.error = LeaseError::Refused(offer.address);
                 self.back_off(now, Duration::ZERO)
             }
-            (State::Renewing { granted, asked, .. }, Response::Ack(grant))
-                if grant.server == granted.grant.server
+            (State::Renewing { granted, asked, rebinds, .. }, Response::Ack(grant))
+                if (rebinds || grant.server == granted.grant.server)
                     && grant.address == granted.grant.address =>
             {
                 self.bind(Granted::new(grant, asked), counters)
             }
-            (State::Renewing { granted, .. }, Response::Nak { server })
-                if server == granted.grant.server =>
+            (State::Renewing { granted, rebinds, .. }, Response::Nak { server })
+                if rebinds || server == granted.grant.server =>
             {
-                counters.dhcp_refused += 1;
-                self.lose(now, counters)
-            }
-            (State::Rebinding { granted, asked, .. }, Response::Ack(grant))
-                if grant.address == granted.grant.address =>
-            {
-                self.bind(Granted::new(grant, asked), counters)
-            }
-            (State::Rebinding { .. }, Response::Nak { .. }) => {
                 counters.dhcp_refused += 1;
                 self.lose(now, counters)
             }
@@ -314,10 +325,7 @@ impl Client {
     /// A client that is kept starts over.
     pub(super) fn release(&mut self, now: Instant, counters: &mut FrameCounters) {
         let state = mem::replace(&mut self.state, State::Init { at: now });
-        if let State::Bound { granted }
-        | State::Renewing { granted, .. }
-        | State::Rebinding { granted, .. } = state
-        {
+        if let State::Bound { granted } | State::Renewing { granted, .. } = state {
             let Grant { address, server, .. } = granted.grant;
             self.begin(now);
             let release = self.message(now, DhcpMessageType::Release);
@@ -344,19 +352,14 @@ impl Client {
         State::Requesting { offer, asked, sent: sent + 1, due: now.plus(self.pause(sent)) }
     }
 
+    /// Asks the lease's server, and from `rebind` on any server.
     fn renew(&mut self, now: Instant, granted: Granted, asked: Instant) -> State {
         let Grant { address, server, .. } = granted.grant;
+        let rebinds = granted.rebind <= now;
         let request = self.message(now, DhcpMessageType::Request);
-        self.send(Request { client: address, ..request }, Some(server));
-        let due = granted.again(now, granted.rebind);
-        State::Renewing { granted, asked, due }
-    }
-
-    fn rebind(&mut self, now: Instant, granted: Granted, asked: Instant) -> State {
-        let request = self.message(now, DhcpMessageType::Request);
-        self.send(Request { client: granted.grant.address, ..request }, None);
-        let due = granted.again(now, granted.until);
-        State::Rebinding { granted, asked, due }
+        self.send(Request { client: address, ..request }, (!rebinds).then_some(server));
+        let due = granted.again(now, rebinds);
+        State::Renewing { granted, asked, rebinds, due }
     }
 
     fn bind(&mut self, granted: Granted, counters: &mut FrameCounters) -> State {

@@ -7,9 +7,8 @@ use roce_transport::{
 };
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
-use super::counters::{BAD_IP, FRAGMENTS, TRUNCATED, Unused, VLAN_STACK};
+use super::counters::{BAD_IP, FRAGMENTS, Handled, TRUNCATED, VLAN_STACK, refuse_if};
 
-const ADDRESSES: usize = 12;
 const EXTENSIONS: usize = 8;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -86,46 +85,19 @@ pub struct Vlan {
     pub priority: u8,
 }
 
-/// Reason why a frame is unreadable.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FrameError {
-    /// The frame ends within its Ethernet header or before its IP length.
-    Truncated,
-    /// More than one VLAN tag, or half a tag.
-    VlanStack,
-    /// Invalid IP header.
-    Ip,
-    /// IP fragment.
-    Fragment,
-}
-
-impl FrameError {
-    pub(super) const fn counter(self) -> Unused {
-        match self {
-            Self::Truncated => TRUNCATED,
-            Self::VlanStack => VLAN_STACK,
-            Self::Ip => BAD_IP,
-            Self::Fragment => FRAGMENTS,
-        }
-    }
-}
-
 impl<'a> Frame<'a> {
     /// Parses a frame from the destination on, without frame check sequence.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
-        let (addresses, rest) =
-            bytes.split_first_chunk::<ADDRESSES>().ok_or(FrameError::Truncated)?;
-        let mac = |at: usize| {
-            let byte = |index: usize| addresses[at + index];
-            MacAddr(byte(0), byte(1), byte(2), byte(3), byte(4), byte(5))
-        };
-        let (kind, rest) = word(rest).ok_or(FrameError::Truncated)?;
+    ///
+    /// # Errors
+    /// The counter of unreadable frames.
+    pub fn parse(bytes: &'a [u8]) -> Handled<Self> {
+        let (dst, rest) = bytes.split_first_chunk::<6>().ok_or(TRUNCATED)?;
+        let (src, rest) = rest.split_first_chunk::<6>().ok_or(TRUNCATED)?;
+        let (kind, rest) = word(rest).ok_or(TRUNCATED)?;
         let (vlan, kind, payload) = if TAGS.contains(&kind) {
-            let (control, rest) = word(rest).ok_or(FrameError::VlanStack)?;
-            let (inner, rest) = word(rest).ok_or(FrameError::VlanStack)?;
-            if kind != TAG_8021Q || TAGS.contains(&inner) {
-                return Err(FrameError::VlanStack);
-            }
+            let (control, rest) = word(rest).ok_or(VLAN_STACK)?;
+            let (inner, rest) = word(rest).ok_or(VLAN_STACK)?;
+            refuse_if(kind != TAG_8021Q || TAGS.contains(&inner), VLAN_STACK)?;
             (Some(control & 0xFFF), inner, rest)
         } else {
             (None, kind, rest)
@@ -138,7 +110,7 @@ impl<'a> Frame<'a> {
             ETHERTYPE_MAC_CONTROL => Packet::MacControl(payload),
             other => Packet::Other(other),
         };
-        Ok(Self { dst: mac(0), src: mac(6), vlan, packet })
+        Ok(Self { dst: MacAddr::from(*dst), src: MacAddr::from(*src), vlan, packet })
     }
 }
 
@@ -147,23 +119,19 @@ pub(super) fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*word), rest))
 }
 
-fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
-    if bytes.len() < 20 {
-        return Err(FrameError::Truncated);
-    }
+pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn ipv4(bytes: &[u8]) -> Handled<IpPacket<'_>> {
+    refuse_if(bytes.len() < 20, TRUNCATED)?;
     let packet = Ipv4Packet::new_unchecked(bytes);
     let (header, total) = (usize::from(packet.header_len()), usize::from(packet.total_len()));
-    if packet.version() != 4 || header < 20 || total < header {
-        return Err(FrameError::Ip);
-    }
-    let whole = bytes.get(..total).ok_or(FrameError::Truncated)?;
+    refuse_if(packet.version() != 4 || header < 20 || total < header, BAD_IP)?;
+    let whole = bytes.get(..total).ok_or(TRUNCATED)?;
     let packet = Ipv4Packet::new_unchecked(whole);
-    if !packet.verify_checksum() {
-        return Err(FrameError::Ip);
-    }
-    if packet.more_frags() || packet.frag_offset() != 0 {
-        return Err(FrameError::Fragment);
-    }
+    refuse_if(!packet.verify_checksum(), BAD_IP)?;
+    refuse_if(packet.more_frags() || packet.frag_offset() != 0, FRAGMENTS)?;
     Ok(IpPacket {
         src: packet.src_addr().into(),
         dst: packet.dst_addr().into(),
@@ -176,32 +144,26 @@ fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     })
 }
 
-fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
+fn ipv6(bytes: &[u8]) -> Handled<IpPacket<'_>> {
     let packet = ipv6_header(bytes)?;
     let (protocol, payload) = skip_extensions(packet.protocol.into(), packet.payload)?;
     Ok(IpPacket { protocol: protocol.into(), payload, ..packet })
 }
 
-fn roce_v1(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
+fn roce_v1(bytes: &[u8]) -> Handled<IpPacket<'_>> {
     let packet = ipv6_header(bytes)?;
     let (src, dst) = (packet.src.to_canonical(), packet.dst.to_canonical());
-    if packet.protocol != NEXT_HEADER_IBA || src.is_ipv4() != dst.is_ipv4() {
-        return Err(FrameError::Ip);
-    }
+    refuse_if(packet.protocol != NEXT_HEADER_IBA || src.is_ipv4() != dst.is_ipv4(), BAD_IP)?;
     Ok(IpPacket { src, dst, ..packet })
 }
 
 /// Extension headers stay in the payload.
-fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
-    if bytes.len() < 40 {
-        return Err(FrameError::Truncated);
-    }
+fn ipv6_header(bytes: &[u8]) -> Handled<IpPacket<'_>> {
+    refuse_if(bytes.len() < 40, TRUNCATED)?;
     let packet = Ipv6Packet::new_unchecked(bytes);
-    if packet.version() != 6 {
-        return Err(FrameError::Ip);
-    }
+    refuse_if(packet.version() != 6, BAD_IP)?;
     let end = 40 + usize::from(packet.payload_len());
-    let payload = bytes.get(40..end).ok_or(FrameError::Truncated)?;
+    let payload = bytes.get(40..end).ok_or(TRUNCATED)?;
     Ok(IpPacket {
         src: packet.src_addr().into(),
         dst: packet.dst_addr().into(),
@@ -215,20 +177,17 @@ fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
 }
 
 /// Skips extension headers (RFC 8200, section 4).
-fn skip_extensions(
-    mut next: IpProtocol,
-    mut payload: &[u8],
-) -> Result<(IpProtocol, &[u8]), FrameError> {
+fn skip_extensions(mut next: IpProtocol, mut payload: &[u8]) -> Handled<(IpProtocol, &[u8])> {
     for _ in 0..EXTENSIONS {
         match next {
             IpProtocol::HopByHop | IpProtocol::Ipv6Route | IpProtocol::Ipv6Opts => {
-                let [following, length] = *payload.first_chunk().ok_or(FrameError::Ip)?;
+                let [following, length] = *payload.first_chunk().ok_or(BAD_IP)?;
                 next = following.into();
-                payload = payload.get(8 + usize::from(length) * 8..).ok_or(FrameError::Ip)?;
+                payload = payload.get(8 + usize::from(length) * 8..).ok_or(BAD_IP)?;
             }
-            IpProtocol::Ipv6Frag => return Err(FrameError::Fragment),
+            IpProtocol::Ipv6Frag => return Err(FRAGMENTS),
             other => return Ok((other, payload)),
         }
     }
-    Err(FrameError::Ip)
+    Err(BAD_IP)
 }

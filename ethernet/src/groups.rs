@@ -35,20 +35,9 @@ pub(super) enum Record {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Message {
     /// IGMPv2 or MLDv1.
-    OldReport(IpAddr),
-    /// IGMPv2 or MLDv1.
-    OldLeave(IpAddr),
+    Old { group: IpAddr, leaves: bool },
     /// IGMPv3 or MLDv2, of one family.
     Report(Vec<(Record, IpAddr)>),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Query {
-    pub(super) v6: bool,
-    /// IGMPv2 and MLDv1.
-    pub(super) older: bool,
-    pub(super) group: Option<IpAddr>,
-    pub(super) within: Duration,
 }
 
 #[derive(Debug)]
@@ -71,12 +60,12 @@ pub(super) struct Groups {
     reports: bool,
     members: BTreeMap<IpAddr, Member>,
     /// IPv4 and IPv6.
-    older_until: [Option<Instant>; 2],
+    older_until: [Instant; 2],
 }
 
 impl Groups {
     pub(super) const fn new(mac: MacAddr, reports: bool) -> Self {
-        Self { mac, reports, members: BTreeMap::new(), older_until: [None; 2] }
+        Self { mac, reports, members: BTreeMap::new(), older_until: [Instant::ZERO; 2] }
     }
 
     pub(super) fn contains(&self, group: IpAddr) -> bool {
@@ -112,15 +101,24 @@ impl Groups {
     }
 
     /// The specification picks the delay at random to spread hosts; here MAC address and group do.
-    pub(super) fn handle_query(&mut self, now: Instant, query: Query) {
-        if query.older {
-            self.older_until[usize::from(query.v6)] = Some(now.plus(OLDER));
+    ///
+    /// `asked`: unspecified for all groups. `older`: IGMPv2 or MLDv1.
+    pub(super) fn handle_query(
+        &mut self,
+        now: Instant,
+        asked: IpAddr,
+        older: bool,
+        within: Duration,
+    ) {
+        if older {
+            self.older_until[usize::from(asked.is_ipv6())] = now.plus(OLDER);
         }
-        let within = query.within.clamp(LEAST_DELAY, MOST_DELAY);
+        let within = within.clamp(LEAST_DELAY, MOST_DELAY);
         let Self { mac, reports, members, .. } = self;
         for (&group, member) in members {
-            let asked = query.group.map_or(group.is_ipv6() == query.v6, |asked| asked == group);
-            if !asked || !member.joined || !*reports || !is_reported(group) {
+            let is_asked =
+                asked == group || asked.is_unspecified() && asked.is_ipv6() == group.is_ipv6();
+            if !is_asked || !member.joined || !*reports || !is_reported(group) {
                 continue;
             }
             let due = now.plus(LEAST_DELAY + share(*mac, group, within - LEAST_DELAY));
@@ -130,8 +128,7 @@ impl Groups {
 
     /// In the older version another host's report suffices for the network.
     pub(super) fn handle_report(&mut self, now: Instant, group: IpAddr) {
-        let until = self.older_until[usize::from(group.is_ipv6())];
-        let older = until.is_some_and(|until| now < until);
+        let older = now < self.older_until[usize::from(group.is_ipv6())];
         if let Some(member) = self.members.get_mut(&group).filter(|_| older) {
             member.report_due = None;
             member.last = false;
@@ -154,13 +151,10 @@ impl Groups {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return Vec::new();
         }
-        for until in &mut self.older_until {
-            *until = until.filter(|until| now < *until);
-        }
         let (mut messages, mut records) = (Vec::new(), [Vec::new(), Vec::new()]);
         let Self { mac, members, older_until, .. } = self;
         members.retain(|&group, member| {
-            let older = older_until[usize::from(group.is_ipv6())].is_some();
+            let older = now < older_until[usize::from(group.is_ipv6())];
             let is_queried = member.report_due.take_if(|due| *due <= now).is_some();
             let change = member.changes > 0 && member.change_due <= now;
             if change {
@@ -178,12 +172,12 @@ impl Groups {
                 (true, Record::Left) => {
                     member.changes = 0;
                     if member.last {
-                        messages.push(Message::OldLeave(group));
+                        messages.push(Message::Old { group, leaves: true });
                     }
                 }
                 (true, _) => {
                     member.last = true;
-                    messages.push(Message::OldReport(group));
+                    messages.push(Message::Old { group, leaves: false });
                 }
             }
             member.joined || member.changes > 0

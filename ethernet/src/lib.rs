@@ -25,7 +25,7 @@ pub use flow::{
     Copies, EthFilter, FlowAttr, FlowId, FlowKind, FlowSpec, FlowSpecError, FlowTable, Ipv4Filter,
     Ipv6Filter, Membership, PortFilter,
 };
-pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
+pub use frame::{Frame, IpPacket, Packet, Vlan};
 pub use neighbors::Hop;
 pub use pnet_datalink::MacAddr;
 pub use station::{

@@ -41,13 +41,6 @@ pub enum Hop {
     None,
 }
 
-/// Broadcast, or unicast to confirm a MAC address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Solicitation {
-    pub(super) target: IpAddr,
-    pub(super) to: Option<MacAddr>,
-}
-
 /// Messages that name their sender's MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
@@ -82,7 +75,8 @@ pub(super) struct Neighbors {
     entries: BTreeMap<IpAddr, Entry>,
     unknown: usize,
     waiting_bytes: usize,
-    solicitations: VecDeque<Solicitation>,
+    /// Targets: broadcast, or unicast to confirm a MAC address.
+    solicitations: VecDeque<(IpAddr, Option<MacAddr>)>,
     next: Option<Instant>,
 }
 
@@ -103,8 +97,7 @@ impl Neighbors {
                         let due = now.plus(INTERVAL);
                         entry.state = State::Confirming { mac, asked: 1, due };
                         self.next = Instant::earliest([self.next, Some(due)]);
-                        self.solicitations
-                            .push_back(Solicitation { target: address, to: Some(mac) });
+                        self.solicitations.push_back((address, Some(mac)));
                     }
                     Hop::Known(mac)
                 }
@@ -119,7 +112,7 @@ impl Neighbors {
         self.entries.insert(address, Entry { state, used: now });
         self.unknown += 1;
         self.next = Instant::earliest([self.next, Some(due)]);
-        self.solicitations.push_back(Solicitation { target: address, to: None });
+        self.solicitations.push_back((address, None));
         Hop::Resolving(address)
     }
 
@@ -220,7 +213,7 @@ impl Neighbors {
                 *asked += 1;
                 *due = now.plus(INTERVAL);
                 *next = Instant::earliest([*next, Some(*due)]);
-                solicitations.push_back(Solicitation { target, to });
+                solicitations.push_back((target, to));
                 return true;
             }
             counters.unanswered += 1;
@@ -241,7 +234,7 @@ impl Neighbors {
         self.next
     }
 
-    pub(super) fn poll_solicitation(&mut self) -> Option<Solicitation> {
+    pub(super) fn poll_solicitation(&mut self) -> Option<(IpAddr, Option<MacAddr>)> {
         self.solicitations.pop_front()
     }
 

@@ -4,7 +4,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use roce_transport::time::Instant;
 
-use super::counters::{Handled, OTHER_PROTOCOL, TRUNCATED};
+use super::{
+    counters::{Handled, OTHER_PROTOCOL, TRUNCATED},
+    frame::chunk,
+};
 
 const PAUSE: u16 = 0x0001;
 const PRIORITY_PAUSE: u16 = 0x0101;
@@ -30,10 +33,7 @@ impl Pauses {
     }
 
     pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Handled {
-        let field = |at: usize| {
-            let bytes = message.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
-            bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or(TRUNCATED)
-        };
+        let field = |at: usize| chunk(message, 2 * at).map(u16::from_be_bytes).ok_or(TRUNCATED);
         let mut pause = |priority: usize, quanta: u16| {
             let time = Duration::from_nanos(u64::from(quanta) * 512_000 / self.mbps);
             self.until[priority] = now.plus(time);

@@ -19,9 +19,9 @@ use super::{
         FrameCounters, Handled, NOT_FOR_US, OTHER_PROTOCOL, OTHER_VLAN, VLAN_STACK, refuse_if,
     },
     dhcp::{Client, Lease},
-    frame::{Frame, FrameError, Packet, Vlan},
+    frame::{Frame, Packet, Vlan},
     groups::Groups,
-    neighbors::{Hop, Neighbors, Solicitation},
+    neighbors::{Hop, Neighbors},
     pauses::Pauses,
 };
 
@@ -220,7 +220,7 @@ impl Station {
         bytes: &'a [u8],
         untagged: bool,
     ) -> Handled<Option<Received<'a>>> {
-        let frame = Frame::parse(bytes).map_err(FrameError::counter)?;
+        let frame = Frame::parse(bytes)?;
         if let (None, Packet::MacControl(message)) = (frame.vlan, &frame.packet) {
             return self.handle_mac_control(now, frame.dst, message).map(|()| None);
         }
@@ -436,38 +436,26 @@ impl Station {
 
     /// From the unspecified address (RFC 5227, RFC 4862).
     fn probe(&mut self, address: IpAddr) {
-        let mac = self.config.mac;
         let frame = match address {
-            IpAddr::V4(v4) => self.to(BROADCAST).arp(
-                ArpOperation::Request,
-                (mac, Ipv4Addr::UNSPECIFIED),
-                (NO_MAC, v4),
-            ),
+            IpAddr::V4(v4) => self.arp_request(None, Ipv4Addr::UNSPECIFIED, v4),
             IpAddr::V6(v6) => self.solicit(None, Ipv6Addr::UNSPECIFIED, v6),
         };
         self.put(frame);
     }
 
     fn announce(&mut self, address: IpAddr) {
-        let mac = self.config.mac;
         let frame = match address {
-            IpAddr::V4(v4) => {
-                self.to(BROADCAST).arp(ArpOperation::Request, (mac, v4), (NO_MAC, v4))
-            }
+            IpAddr::V4(v4) => self.arp_request(None, v4, v4),
             IpAddr::V6(v6) => self.advertise(None, v6, ALL_NODES),
         };
         self.put(frame);
     }
 
     fn send_solicitations(&mut self) {
-        while let Some(Solicitation { target, to }) = self.neighbors.poll_solicitation() {
+        while let Some((target, to)) = self.neighbors.poll_solicitation() {
             let Some(own) = self.source_for(target) else { continue };
             let frame = match (own, target) {
-                (IpAddr::V4(own), IpAddr::V4(target)) => self.to(to.unwrap_or(BROADCAST)).arp(
-                    ArpOperation::Request,
-                    (self.config.mac, own),
-                    (NO_MAC, target),
-                ),
+                (IpAddr::V4(own), IpAddr::V4(target)) => self.arp_request(to, own, target),
                 (IpAddr::V6(own), IpAddr::V6(target)) => self.solicit(to, own, target),
                 _ => continue,
             };
@@ -480,6 +468,11 @@ impl Station {
         let near = own.iter().find(|own| own.contains(target));
         let of_family = || own.iter().find(|own| own.address.is_ipv4() == target.is_ipv4());
         near.or_else(of_family).map(|own| own.address)
+    }
+
+    fn arp_request(&self, to: Option<MacAddr>, own: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+        let sender = (self.config.mac, own);
+        self.to(to.unwrap_or(BROADCAST)).arp(ArpOperation::Request, sender, (NO_MAC, target))
     }
 
     fn solicit(&self, to: Option<MacAddr>, own: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {

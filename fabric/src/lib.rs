@@ -147,13 +147,13 @@ impl Network {
     /// Counters of the port toward `to`; `None`: the sum of all.
     #[must_use]
     pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
-        to.map_or_else(|| self.ports.total(), |to| self.ports.counters(Some(to)))
+        self.ports.counters(to)
     }
 
     /// Counters of the receive buffer at `at`; `None`: the sum of all.
     #[must_use]
     pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
-        at.map_or_else(|| self.receivers.total(), |at| self.receivers.counters(Some(at)))
+        self.receivers.counters(at)
     }
 
     /// Sends a UDP payload. Returns the verdict, port included.

@@ -181,11 +181,6 @@ impl Queue {
         let nanos = u64::try_from(self.free_at.div_ceil(1000)).unwrap_or(u64::MAX);
         Some(Instant::from_nanos(nanos))
     }
-
-    fn is_idle(&mut self, now: Instant) -> bool {
-        self.held(now);
-        self.inside.is_empty()
-    }
 }
 
 fn picos(time: Instant) -> Picos {
@@ -207,7 +202,7 @@ impl Queues {
         if self.of.len() >= KEPT && !self.of.contains_key(&to) {
             let forgotten = &mut self.forgotten;
             self.of.retain(|_, queue| {
-                let idle = queue.is_idle(now);
+                let idle = queue.held(now) == 0;
                 if idle {
                     *forgotten = forgotten.and(queue.counters);
                 }
@@ -217,12 +212,12 @@ impl Queues {
         self.of.entry(to).or_default()
     }
 
+    /// `None`: the sum of all.
     pub(super) fn counters(&self, to: Option<IpAddr>) -> QueueCounters {
-        self.of.get(&to).map(|queue| queue.counters).unwrap_or_default()
-    }
-
-    pub(super) fn total(&self) -> QueueCounters {
-        self.of.values().fold(self.forgotten, |sum, queue| sum.and(queue.counters))
+        match to {
+            Some(_) => self.of.get(&to).map(|queue| queue.counters).unwrap_or_default(),
+            None => self.of.values().fold(self.forgotten, |sum, queue| sum.and(queue.counters)),
+        }
     }
 }
 
@@ -278,6 +273,6 @@ mod tests {
             queues.toward(at(u64::from(n) * 10), to).enter(at(u64::from(n) * 10), 1, 1, 1).unwrap();
         }
         assert!(queues.of.len() <= KEPT);
-        assert_eq!(queues.total().passed, 20_000);
+        assert_eq!(queues.counters(None).passed, 20_000);
     }
 }

@@ -48,7 +48,8 @@ impl Kind {
     fn matches(self, packet: &Packet<'_>) -> bool {
         use Operation as Op;
         let operation = packet.headers.bth().opcode.operation();
-        let syndrome = packet.headers.ext().aeth().map(|aeth| aeth.syndrome);
+        let aeth = packet.headers.ext().aeth().filter(|_| operation == Op::Acknowledge);
+        let syndrome = aeth.map(|aeth| aeth.syndrome);
         let is_cnp = packet.headers.bth().opcode.service() == Service::Cnp;
         if is_cnp || self == Self::Cnp {
             return is_cnp && self == Self::Cnp;
@@ -64,13 +65,9 @@ impl Kind {
             Self::ReadResponse => {
                 (Op::ReadResponseFirst as u8..Op::Acknowledge as u8).contains(&(operation as u8))
             }
-            Self::Ack => {
-                operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Ack { .. }))
-            }
-            Self::Nak => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Nak(_))),
-            Self::RnrNak => {
-                operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::RnrNak { .. }))
-            }
+            Self::Ack => matches!(syndrome, Some(Syndrome::Ack { .. })),
+            Self::Nak => matches!(syndrome, Some(Syndrome::Nak(_))),
+            Self::RnrNak => matches!(syndrome, Some(Syndrome::RnrNak { .. })),
             Self::Operation(this) => operation == this,
             Self::Connecting(attribute) => message_of(packet) == Some(attribute),
             Self::Cnp => false,

@@ -10,25 +10,35 @@ use super::{
     rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule},
 };
 
-impl FaultPlan {
-    /// First words of clauses.
-    pub const WORDS: &[&str] = &[
-        "drop",
-        "lose",
-        "duplicate",
-        "dup",
-        "reorder",
-        "corrupt",
-        "mark",
-        "ecn",
-        "delay",
-        "jitter",
-        "rnr",
-        "pass",
-        "rate",
-        "queue",
-        "receiver",
-    ];
+macro_rules! verbs {
+    ($($($word:literal)|+ => $verb:ident;)*) => {
+        /// First word of a clause.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        enum Verb { $($verb,)* }
+
+        impl Verb {
+            fn of(word: &str) -> Option<Self> {
+                Some(match word { $($($word)|+ => Self::$verb,)* _ => return None })
+            }
+        }
+
+        impl FaultPlan {
+            /// First words of clauses.
+            pub const WORDS: &[&str] = &[$($($word,)+)* "rate", "queue", "receiver"];
+        }
+    };
+}
+
+verbs! {
+    "drop" | "lose" => Drop;
+    "duplicate" | "dup" => Duplicate;
+    "reorder" => Reorder;
+    "corrupt" => Corrupt;
+    "mark" | "ecn" => Mark;
+    "delay" => Delay;
+    "jitter" => Jitter;
+    "rnr" => NotReady;
+    "pass" => Pass;
 }
 
 impl FromStr for FaultPlan {
@@ -61,20 +71,6 @@ impl FromStr for Rule {
             .and_then(Clause::into_rule)
             .map_err(|problem| FaultSyntaxError::new(clause, problem))
     }
-}
-
-/// First word of a clause.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    Pass,
-    Drop,
-    Duplicate,
-    Reorder,
-    Corrupt,
-    Mark,
-    Delay,
-    Jitter,
-    NotReady,
 }
 
 struct Clause {
@@ -137,22 +133,12 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
     if capacity::concerns(&words) {
         return Err(format!("{} is for every datagram, and no rule", words.words[0]));
     }
-    let verb = match words.next().unwrap_or_default() {
-        "pass" => Verb::Pass,
-        "drop" | "lose" => Verb::Drop,
-        "duplicate" | "dup" => Verb::Duplicate,
-        "reorder" => Verb::Reorder,
-        "corrupt" => Verb::Corrupt,
-        "mark" | "ecn" => Verb::Mark,
-        "delay" => Verb::Delay,
-        "jitter" => Verb::Jitter,
-        "rnr" => Verb::NotReady,
-        word => {
-            return Err(format!(
-                "unknown action \"{word}\"; expected drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr, pass, rate, queue or receiver"
-            ));
-        }
-    };
+    let word = words.next().unwrap_or_default();
+    let verb = Verb::of(word).ok_or_else(|| {
+        format!(
+            "unknown action \"{word}\"; expected drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr, pass, rate, queue or receiver"
+        )
+    })?;
     let mut clause = Clause {
         verb,
         time: Duration::ZERO,

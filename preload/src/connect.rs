@@ -4,6 +4,7 @@ use libc::{pollfd, sockaddr, sockaddr_storage, socklen_t};
 
 use crate::{
     fork,
+    function::names,
     next::{self, errno, is_nonblocking, set_errno},
     rdma::{self, connect_rsocket, set_nonblocking},
     table::{self, State},
@@ -14,7 +15,7 @@ use crate::{
 unsafe fn give_up(fd: c_int) {
     let before = errno();
     if let Some((rsocket, is_last)) = table::take(fd) {
-        watched::move_to_kernel(fd, rsocket);
+        watched::moved(fd, (rsocket, State::New), None);
         if is_last {
             rdma::rclose(rsocket);
         }
@@ -123,13 +124,9 @@ unsafe extern "C-unwind" fn accept4(
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
-    accept4(fd, address, length, 0)
+names! {
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int =
+        accept4(fd, address, length, 0);
 }
 
 /// Blocks until decided, even if non-blocking.

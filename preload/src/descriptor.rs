@@ -1,6 +1,6 @@
 use std::ffi::{c_int, c_ulong, c_void};
 
-use crate::{fork, next, rdma, table, watched};
+use crate::{fork, function::names, next, rdma, table, watched};
 
 unsafe fn forget(fd: c_int) {
     if let Some((rsocket, is_last)) = table::take(fd) {
@@ -61,10 +61,10 @@ unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) 
     done
 }
 
-/// Large-file name.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
-    fcntl(fd, command, argument)
+names! {
+    // large files
+    fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int =
+        fcntl(fd, command, argument);
 }
 
 /// Variadic in C.

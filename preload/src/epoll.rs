@@ -5,7 +5,9 @@ use std::{ffi::c_int, ptr};
 use libc::{epoll_event, sigset_t};
 
 use crate::{
-    fork, next,
+    fork,
+    function::names,
+    next,
     poll::masked,
     rdma,
     table::{self, State},
@@ -109,12 +111,7 @@ unsafe extern "C-unwind" fn epoll_pwait(
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn epoll_wait(
-    epoll: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    timeout: c_int,
-) -> c_int {
-    epoll_pwait(epoll, events, most, timeout, ptr::null())
+names! {
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int =
+        epoll_pwait(epoll, events, most, timeout, ptr::null());
 }

@@ -109,4 +109,16 @@ macro_rules! functions {
     };
 }
 
-pub(crate) use functions;
+/// Other names of calls.
+macro_rules! names {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty = $call:expr;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $returns {
+                $call
+            }
+        )*
+    };
+}
+
+pub(crate) use {functions, names};

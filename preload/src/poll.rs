@@ -8,7 +8,9 @@ use std::{
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::{
-    fork, next, rdma,
+    fork,
+    function::names,
+    next, rdma,
     table::{self, State},
 };
 
@@ -108,14 +110,10 @@ pub(crate) unsafe extern "C-unwind" fn poll(
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __poll_chk(
-    all: *mut pollfd,
-    count: nfds_t,
-    timeout: c_int,
-    _room: usize,
-) -> c_int {
-    poll(all, count, timeout)
+names! {
+    // fortified, without the size check
+    fn __poll_chk(all: *mut pollfd, count: nfds_t, timeout: c_int, _room: usize) -> c_int =
+        poll(all, count, timeout);
 }
 
 /// Rounds up; `None` if invalid.

@@ -4,13 +4,14 @@ use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
 
 use crate::{
     fork::{self, Use},
+    function::names,
     next, rdma, table,
 };
 
 /// Data calls; the first decides between rsocket and TCP.
 macro_rules! transfers {
     ($(
-        $by:ident $flags:tt, $rsocket:ident:
+        $by:ident $flags:tt, $rsocket:path:
             fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;
     )*) => {
         $(
@@ -20,7 +21,7 @@ macro_rules! transfers {
                     return -1;
                 }
                 match table::connected(fd) {
-                    Some(rsocket) => rdma::$rsocket(rsocket, $($argument),*),
+                    Some(rsocket) => $rsocket(rsocket, $($argument),*),
                     None => next::$name(fd, $($argument),*),
                 }
             }
@@ -29,20 +30,21 @@ macro_rules! transfers {
 }
 
 transfers! {
-    Receive 0, rread: fn read(to: *mut c_void, length: usize) -> isize;
-    Receive 0, rreadv: fn readv(pieces: *const iovec, count: c_int) -> isize;
-    Receive flags, rrecv: fn recv(to: *mut c_void, length: usize, flags: c_int) -> isize;
-    Receive flags, rrecvfrom: fn recvfrom(
+    Receive 0, rdma::rread: fn read(to: *mut c_void, length: usize) -> isize;
+    Receive 0, rdma::rreadv: fn readv(pieces: *const iovec, count: c_int) -> isize;
+    Receive flags, rdma::rrecv: fn recv(to: *mut c_void, length: usize, flags: c_int) -> isize;
+    Receive flags, rdma::rrecvfrom: fn recvfrom(
         to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t
     ) -> isize;
-    Receive flags, rrecvmsg: fn recvmsg(message: *mut msghdr, flags: c_int) -> isize;
-    Send 0, rwrite: fn write(from: *const c_void, length: usize) -> isize;
-    Send 0, rwritev: fn writev(pieces: *const iovec, count: c_int) -> isize;
-    Send flags, rsend: fn send(from: *const c_void, length: usize, flags: c_int) -> isize;
-    Send flags, rsendto: fn sendto(
+    Receive flags, rdma::rrecvmsg: fn recvmsg(message: *mut msghdr, flags: c_int) -> isize;
+    Send 0, rdma::rwrite: fn write(from: *const c_void, length: usize) -> isize;
+    Send 0, rdma::rwritev: fn writev(pieces: *const iovec, count: c_int) -> isize;
+    Send flags, rdma::rsend: fn send(from: *const c_void, length: usize, flags: c_int) -> isize;
+    Send flags, rdma::rsendto: fn sendto(
         from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t
     ) -> isize;
-    Send flags, rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
+    Send flags, rdma::rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
+    Send 0, send_file: fn sendfile(from: c_int, offset: *mut off_t, count: usize) -> isize;
 }
 
 macro_rules! calls {
@@ -73,30 +75,20 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
-/// Other names of calls.
-macro_rules! names {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) = $call:expr;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
-                $call
-            }
-        )*
-    };
-}
-
 names! {
     // large files
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) =
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize =
         sendfile(to, from, offset, count);
     // fortified, without the size check
-    fn __read_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize) = read(fd, to, length);
-    fn __recv_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int) =
-        recv(fd, to, length, flags);
+    fn __read_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize) -> isize =
+        read(fd, to, length);
+    fn __recv_chk(
+        fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int
+    ) -> isize = recv(fd, to, length, flags);
     fn __recvfrom_chk(
         fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int,
         address: *mut sockaddr, size: *mut socklen_t
-    ) = recvfrom(fd, to, length, flags, address, size);
+    ) -> isize = recvfrom(fd, to, length, flags, address, size);
 }
 
 const PIECE: usize = 1 << 16;
@@ -121,20 +113,4 @@ unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut off_t, count: usiz
         sent += done as usize;
     }
     sent as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendfile(
-    to: c_int,
-    from: c_int,
-    offset: *mut off_t,
-    count: usize,
-) -> isize {
-    if table::pending(to).is_some() && !fork::decide(to, Use::Send, 0) {
-        return -1;
-    }
-    match table::connected(to) {
-        Some(rsocket) => send_file(rsocket, from, offset, count),
-        None => next::sendfile(to, from, offset, count),
-    }
 }

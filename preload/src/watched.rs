@@ -44,10 +44,6 @@ pub(crate) unsafe fn beside(
     Some(vacant.insert(Instance { beside: made, watched: BTreeMap::new() }))
 }
 
-pub(crate) unsafe fn move_to_kernel(fd: c_int, rsocket: c_int) {
-    moved(fd, (rsocket, State::New), None);
-}
-
 /// Updates watches of a socket; `None`: TCP.
 pub(crate) unsafe fn moved(fd: c_int, from: (c_int, State), to: Option<(c_int, State)>) {
     use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};

@@ -72,11 +72,10 @@ pub fn start(handler: Handler) -> io::Result<Listening> {
     if let Some(directory) = path.parent().filter(|_| wanted().as_deref() == Some("1")) {
         remove_ended(directory);
     }
-    let accepting = listener.try_clone()?;
     signals::blocked(|| {
-        thread::Builder::new().name("roce control".into()).spawn(move || serve(&accepting, handler))
+        thread::Builder::new().name("roce control".into()).spawn(move || serve(&listener, handler))
     })?;
-    Ok(Listening { path, process: process::id(), _listener: listener })
+    Ok(Listening { path, process: process::id() })
 }
 
 /// Listening control socket, removed on drop.
@@ -84,7 +83,6 @@ pub fn start(handler: Handler) -> io::Result<Listening> {
 pub struct Listening {
     path: PathBuf,
     process: u32,
-    _listener: UnixListener,
 }
 
 impl Drop for Listening {

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use derive_more::Display;
 use pnet_datalink::NetworkInterface;
 use roce_transport::{
     adapter::RoceV1,
@@ -106,22 +107,15 @@ pub struct GidEntry {
 }
 
 /// Packet type of a GID (`ibv_gid_type`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 #[non_exhaustive]
 pub enum GidType {
     /// Ethernet (`IBV_GID_TYPE_ROCE_V1`). Entries of [profiles](crate::Profile) are refused in use.
+    #[display("RoCE v1")]
     RoceV1,
     /// UDP (`IBV_GID_TYPE_ROCE_V2`).
+    #[display("RoCE v2")]
     RoceV2,
-}
-
-impl std::fmt::Display for GidType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::RoceV1 => f.write_str("RoCE v1"),
-            Self::RoceV2 => f.write_str("RoCE v2"),
-        }
-    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -214,11 +208,7 @@ impl Default for GidLayout {
 
 impl GidLayout {
     pub(crate) fn table(self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
-        let mut table = Vec::new();
-        for address in addresses {
-            self.insert(&mut table, address); // ignored if full
-        }
-        table
+        GidPlaces::new(self, Vec::new()).table(addresses)
     }
 
     /// Puts an address into the first unused slot; `false` if full.
@@ -294,7 +284,7 @@ impl GidPlaces {
 /// Watch on interface changes. Netlink messages are not parsed: losses and new formats do no harm.
 pub(crate) struct Watch {
     socket: OwnedFd,
-    interface: u32,
+    pub(crate) interface: u32,
     pub(crate) follows: Follows,
     /// Stopped holders of addresses, and the time of the next check.
     stopped: Mutex<Option<(Vec<u32>, Instant)>>,
@@ -363,10 +353,6 @@ impl Watch {
         let interfaces = pnet_datalink::interfaces();
         let interface = interfaces.iter().find(|interface| interface.index == self.interface);
         interface.map_or(InterfaceState::GONE, InterfaceState::of)
-    }
-
-    pub(crate) const fn interface(&self) -> u32 {
-        self.interface
     }
 }
 

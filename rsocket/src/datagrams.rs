@@ -32,21 +32,21 @@ const MOST: usize = 4096;
 const BATCH: usize = 64;
 
 pub(super) struct Datagrams {
-    udp: Udp,
+    pub(super) udp: Udp,
     local: Option<SocketAddr>,
     descriptor: Arc<OwnedFd>,
     channel: EventChannel,
     endpoints: Vec<Endpoint>,
     peers: Peers,
     /// Sole sender and default destination.
-    connected: Option<SocketAddr>,
+    pub(super) connected: Option<SocketAddr>,
     arrived: VecDeque<Arrived>,
     /// Queued bytes that came through UDP.
     copied: usize,
-    tos: u8,
-    read_shut: bool,
-    write_shut: bool,
-    event_count: u64,
+    pub(super) tos: u8,
+    pub(super) read_shut: bool,
+    pub(super) write_shut: bool,
+    pub(super) event_count: u64,
 }
 
 enum Arrived {
@@ -79,14 +79,6 @@ impl Datagrams {
         })
     }
 
-    pub(super) const fn udp(&self) -> &Udp {
-        &self.udp
-    }
-
-    pub(super) const fn set_tos(&mut self, tos: u8) {
-        self.tos = tos;
-    }
-
     pub(super) fn bind(&mut self, address: SocketAddr) -> Result<(), Errno> {
         self.udp.bind(address).map_err(|error| of_system(&error))?;
         self.local = self.udp.local_addr();
@@ -104,10 +96,6 @@ impl Datagrams {
         let local = self.local?;
         let own = self.connected.and_then(|peer| self.peers.get(peer)?.own);
         Some(own.map_or(local, |own| SocketAddr::new(own, local.port())))
-    }
-
-    pub(super) const fn peer_addr(&self) -> Option<SocketAddr> {
-        self.connected
     }
 
     pub(super) fn connect(&mut self, peer: SocketAddr, settings: Settings) -> Result<(), Errno> {
@@ -323,13 +311,6 @@ impl Datagrams {
         Ok((whole, Some(from)))
     }
 
-    pub(super) fn readable(&self) -> usize {
-        self.arrived.front().map_or(0, |first| match first {
-            Arrived::InSlot(_, message) => message.length,
-            Arrived::Copied(_, data) => data.len(),
-        })
-    }
-
     pub(super) fn is_readable(&self) -> bool {
         !self.arrived.is_empty() || self.read_shut
     }
@@ -340,20 +321,6 @@ impl Datagrams {
 
     pub(super) fn is_sent(&self) -> bool {
         self.endpoints.iter().all(Endpoint::is_idle)
-    }
-
-    pub(super) const fn shut(&mut self, read: bool, write: bool) {
-        self.read_shut |= read;
-        self.write_shut |= write;
-    }
-
-    /// Receiving half, both halves.
-    pub(super) const fn is_shut(&self) -> (bool, bool) {
-        (self.read_shut, self.read_shut && self.write_shut)
-    }
-
-    pub(super) const fn event_count(&self) -> u64 {
-        self.event_count
     }
 
     pub(super) fn arm(&self) {
@@ -412,7 +379,6 @@ mod tests {
             assert!(now() < end, "nothing arrives");
         }
         let direct = matches!(at.arrived.front(), Some(Arrived::InSlot(..)));
-        assert_eq!(at.readable(), text.len());
         assert_eq!(receive(at, true), Ok((text.to_owned(), from)));
         assert_eq!(receive(at, false), Ok((text.to_owned(), from)));
         assert_eq!(receive(at, false), Err(Errno::AGAIN));
@@ -463,7 +429,7 @@ mod tests {
             Err(Errno::DESTADDRREQ)
         );
         one.connect(a, Settings::of_host()).unwrap();
-        assert_eq!((one.peer_addr(), one.local_addr()), (Some(a), Some(to)));
+        assert_eq!((one.connected, one.local_addr()), (Some(a), Some(to)));
         for _ in 0..2 {
             send(&mut third, to, "unheard").unwrap();
             send(&mut other, to, "heard").unwrap();
@@ -472,7 +438,7 @@ mod tests {
             is_answered(&mut third, to);
         }
         assert_eq!(send(&mut one, SocketAddr::new(b.ip(), 0), "x"), Err(Errno::INVAL));
-        one.shut(true, true);
+        (one.read_shut, one.write_shut) = (true, true);
         assert_eq!(send(&mut one, a, "x"), Err(Errno::PIPE));
         assert_eq!(one.receive(1, false, &mut |_| Ok(())), Ok((0, None)));
     }

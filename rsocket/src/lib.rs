@@ -10,7 +10,6 @@ mod endpoint;
 mod errors;
 mod headers;
 mod incoming;
-mod maps;
 mod outgoing;
 mod peers;
 mod queues;

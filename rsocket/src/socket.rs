@@ -297,7 +297,7 @@ impl Socket {
         let state = self.inner.state.lock();
         match &state.phase {
             Phase::Connected(_) => state.id.peer_addr(),
-            Phase::Datagrams(datagrams) => datagrams.peer_addr(),
+            Phase::Datagrams(datagrams) => datagrams.connected,
             _ => None,
         }
         .ok_or(Errno::NOTCONN)
@@ -334,8 +334,8 @@ impl Socket {
                 readable: datagrams.is_readable(),
                 writable: datagrams.is_writable(),
                 failed: false,
-                hung_up: datagrams.is_shut().1,
-                finished: datagrams.is_shut().0,
+                hung_up: datagrams.read_shut && datagrams.write_shut,
+                finished: datagrams.read_shut,
             },
         })
     }
@@ -365,9 +365,9 @@ impl Socket {
         let state = self.inner.state.lock();
         match &state.phase {
             Phase::Connecting(stream) | Phase::Connected(stream) => {
-                state.events + stream.event_count()
+                state.events + stream.event_count
             }
-            Phase::Datagrams(datagrams) => datagrams.event_count(),
+            Phase::Datagrams(datagrams) => datagrams.event_count,
             _ => state.events,
         }
     }
@@ -409,7 +409,7 @@ impl Socket {
         let mut state = self.inner.state.lock();
         match &state.phase {
             Phase::Datagrams(datagrams) => {
-                datagrams.udp().set_reuse_addr(reuse).map_err(|error| of_system(&error))?;
+                datagrams.udp.set_reuse_addr(reuse).map_err(|error| of_system(&error))?;
             }
             _ => state.id.set_reuse_addr(reuse).map_err(|error| of_cm(&error))?,
         }
@@ -431,7 +431,7 @@ impl Socket {
         let mut state = self.inner.state.lock();
         match &state.phase {
             Phase::Datagrams(datagrams) => {
-                datagrams.udp().set_only_v6(only).map_err(|error| of_system(&error))?;
+                datagrams.udp.set_only_v6(only).map_err(|error| of_system(&error))?;
             }
             _ => state.id.set_afonly(only).map_err(|error| of_cm(&error))?,
         }
@@ -449,7 +449,7 @@ impl Socket {
     pub fn set_tos(&self, tos: u8) {
         let mut state = self.inner.state.lock();
         match &mut state.phase {
-            Phase::Datagrams(datagrams) => datagrams.set_tos(tos),
+            Phase::Datagrams(datagrams) => datagrams.tos = tos,
             _ => state.id.set_tos(tos),
         }
         state.options.tos = tos;

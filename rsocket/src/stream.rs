@@ -11,7 +11,6 @@ use rustix::io::Errno;
 
 use super::{
     incoming::Incoming,
-    maps::Maps,
     outgoing::{CONTROL_SLOTS, Outgoing, Segment},
     queues::Queues,
     settings::Settings,
@@ -38,7 +37,8 @@ pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), MemoryFault>;
 
 pub(super) struct Stream {
     pub(super) queues: Queues,
-    pub(super) maps: Maps,
+    /// Each at most once.
+    pub(super) maps: Vec<Mapped>,
     send_buffer: MemoryRegion,
     receive_buffer: MemoryRegion,
     /// [`ENTRIES`] peer buffers, then mappings; written by the peer.
@@ -47,7 +47,17 @@ pub(super) struct Stream {
     halves: Option<Halves>,
     open: bool,
     ending: Ending,
-    event_count: u64,
+    pub(super) event_count: u64,
+}
+
+/// Program memory mapped for the peer.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    pub(super) address: usize,
+    pub(super) length: usize,
+    /// Index in the peer's table if the peer may write it.
+    pub(super) index: Option<usize>,
+    pub(super) _region: MemoryRegion,
 }
 
 #[derive(Default)]
@@ -100,7 +110,7 @@ impl Stream {
             receive_buffer: allocate(domain, settings.receive_buffer() as usize, written)?,
             table: allocate(domain, table, written)?,
             queues,
-            maps: Maps::default(),
+            maps: Vec::new(),
             settings,
             halves: None,
             open: false,
@@ -411,9 +421,15 @@ impl Stream {
         if written == 0 && length > 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    /// Mappings that the peer's table holds.
-    pub(super) fn peers_mappings(&self) -> usize {
-        self.halves.as_ref().map_or(0, |halves| halves.peer.mappings.into())
+    /// Place in [`maps`](Self::maps).
+    pub(super) fn mapped(&self, address: usize, length: usize) -> Option<usize> {
+        self.maps.iter().position(|one| (one.address, one.length) == (address, length))
+    }
+
+    /// A free index of the peer's table.
+    pub(super) fn free_index(&self) -> Option<usize> {
+        let entries: usize = self.halves.as_ref().map_or(0, |halves| halves.peer.mappings.into());
+        (0..entries).find(|index| self.maps.iter().all(|mapped| mapped.index != Some(*index)))
     }
 
     /// Announces a mapping, or its removal.
@@ -504,10 +520,6 @@ impl Stream {
 
     fn can_send(&self) -> bool {
         self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send())
-    }
-
-    pub(super) const fn event_count(&self) -> u64 {
-        self.event_count
     }
 
     pub(super) const fn is_finished(&self) -> bool {

@@ -3,9 +3,8 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 
 use super::{
-    maps::Mapped,
     socket::{Phase, Socket},
-    stream::{Sink, Source, Stream},
+    stream::{Mapped, Sink, Source, Stream},
     wire::{IoMap, RemoteSge},
 };
 use roce_provider::{MemoryRegion, ProtectionDomain};
@@ -110,12 +109,12 @@ impl Socket {
     ) -> Result<(), Errno> {
         self.with_stream(|stream| {
             let length = region.len();
-            if stream.maps.find(address, length).is_some() {
+            if stream.mapped(address, length).is_some() {
                 return Err(Errno::EXIST);
             }
             let mut index = None;
             if let Some(offset) = remote {
-                let free = stream.maps.free(stream.peers_mappings()).ok_or(Errno::NOBUFS)?;
+                let free = stream.free_index().ok_or(Errno::NOBUFS)?;
                 let sge = RemoteSge {
                     address: region.address(),
                     key: region.rkey().0,
@@ -124,7 +123,7 @@ impl Socket {
                 stream.announce(free, IoMap { offset, sge })?;
                 index = Some(free);
             }
-            stream.maps.add(Mapped { address, length, index, _region: region.clone() });
+            stream.maps.push(Mapped { address, length, index, _region: region.clone() });
             Ok(())
         })
     }
@@ -135,27 +134,16 @@ impl Socket {
     /// `EAGAIN`; `EINVAL` if not mapped.
     pub fn unmap(&self, address: usize, length: usize) -> Result<(), Errno> {
         self.with_stream(|stream| {
-            let mapped = stream.maps.find(address, length).ok_or(Errno::INVAL)?;
-            if let Some(index) = mapped.index {
+            let place = stream.mapped(address, length).ok_or(Errno::INVAL)?;
+            if let Some(index) = stream.maps[place].index {
                 // After another error the peer writes no more.
                 if stream.announce(index, IoMap::default()) == Err(Errno::AGAIN) {
                     return Err(Errno::AGAIN);
                 }
             }
-            stream.maps.remove(address, length);
+            stream.maps.swap_remove(place);
             Ok(())
         })
-    }
-
-    /// Readable bytes (`FIONREAD`), of the first datagram if any.
-    ///
-    /// # Errors
-    /// `ENOTCONN`.
-    pub fn readable(&self) -> Result<u32, Errno> {
-        if let Phase::Datagrams(datagrams) = &self.lock_and_progress()?.phase {
-            return Ok(datagrams.readable() as u32);
-        }
-        self.with_stream(|stream| Ok(stream.readable()))
     }
 
     /// Shuts down (`rshutdown`).
@@ -164,8 +152,9 @@ impl Socket {
     /// `ENOTCONN`.
     pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
         if let Phase::Datagrams(datagrams) = &mut self.lock_and_progress()?.phase {
-            datagrams.peer_addr().ok_or(Errno::NOTCONN)?;
-            datagrams.shut(read, write);
+            datagrams.connected.ok_or(Errno::NOTCONN)?;
+            datagrams.read_shut |= read;
+            datagrams.write_shut |= write;
             return Ok(());
         }
         self.with_stream(|stream| {

@@ -23,7 +23,7 @@ const OTHERS: &str = "
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
     ibv_copy_ah_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
     ibv_copy_qp_attr_from_kern
-    ibv_event_type_str ibv_node_type_str ibv_port_state_str ibv_wc_status_str rdma_event_str
+    ibv_event_type_str ibv_node_type_str ibv_port_state_str ibv_wc_status_str
     ibv_rate_to_mbps ibv_rate_to_mult mbps_to_ibv_rate mult_to_ibv_rate
     ibv_is_fork_initialized
     ibv_free_device_list rdma_free_devices rdma_freeaddrinfo
@@ -34,7 +34,7 @@ const OTHERS: &str = "
 
 /// The layer, and functions through it.
 const LAYER: &str = "
-    control waiting data query_port with read posting send_one receive_one
+    control destroying waiting wait_after data query_port with read posting send_one receive_one
 ";
 
 /// Not cancelled, but a fork does not wait for it: a name server may never respond.
@@ -60,7 +60,7 @@ fn every_function_of_the_c_interface_is_a_call() {
             Some("control" | "begin") if is_unwound(function) => {
                 faults.push(format!("{name} waits, and is a call meanwhile"));
             }
-            Some("waiting") if !is_unwound(function) && name != IS_LONG => {
+            Some("waiting" | "wait_after") if !is_unwound(function) && name != IS_LONG => {
                 faults.push(format!("{name} waits, and cannot be cancelled"));
             }
             Some(_) => calls += 1,

@@ -110,7 +110,7 @@ const RSOCKET: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["deadline", "errors", "headers", "settings", "waiters", "wire"],
-        &["incoming", "maps", "outgoing", "peers", "resolve", "udp"],
+        &["incoming", "outgoing", "peers", "resolve", "udp"],
         &["*"],
     ],
 };
@@ -178,19 +178,14 @@ const CLI: Crate = Crate {
 const AGENT: Crate = Crate {
     folder: "agent/src",
     root: "lib.rs",
-    layers: &[
-        &["bound"],
-        &["command", "failure", "pattern"],
-        &["named"],
-        &["translate"],
-        &["objects"],
-    ],
+    layers: &[&["bound"], &["command", "failure"], &["named"], &["translate"], &["objects"]],
 };
 
 const CONFORMANCE: Crate = Crate {
     folder: "conformance/src",
     root: "lib.rs",
     layers: &[
+        &["words"],
         &["case", "outcome"],
         &["subject"],
         &["dialog"],
@@ -203,7 +198,7 @@ const CONFORMANCE: Crate = Crate {
 const PLAYGROUND: Crate = Crate {
     folder: "playground/engine/src",
     root: "lib.rs",
-    layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
+    layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain"]],
 };
 
 const CRATES: [&Crate; 13] = [

@@ -1,9 +1,6 @@
 //! Addresses, partition and queue keys, and paths.
 
-use core::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use crate::ids::Qpn;
 
@@ -11,8 +8,20 @@ pub use crate::ids::Qpn;
 pub const ROCE_UDP_PORT: u16 = 4791;
 
 /// IPv6 address, or IPv4 address mapped as `::ffff:a.b.c.d`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, derive_more::Debug)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    derive_more::Debug,
+    derive_more::Display,
+)]
 #[debug("Gid({self})")]
+#[display("{}", self.to_ipv6())]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -59,12 +68,6 @@ impl From<Ipv4Addr> for Gid {
 impl From<Ipv6Addr> for Gid {
     fn from(address: Ipv6Addr) -> Self {
         IpAddr::V6(address).into()
-    }
-}
-
-impl fmt::Display for Gid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Ipv6Addr::from(self.0).fmt(f)
     }
 }
 

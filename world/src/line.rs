@@ -28,11 +28,7 @@ impl End {
     /// End of a letter in either case.
     #[must_use]
     pub fn of_letter(letter: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|end| {
-            let mut letters = letter.chars();
-            letters.next().is_some_and(|it| it.eq_ignore_ascii_case(&end.letter()))
-                && letters.next().is_none()
-        })
+        Self::ALL.into_iter().find(|end| letter.eq_ignore_ascii_case(&end.to_string()))
     }
 
     /// Direction to another end.

@@ -13,7 +13,7 @@ use roce_transport::{
     qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
     time::Instant,
     trace::{Record, Trace},
-    work::{CompletionQueue, Remote, Sge, SrqId, Wc, XrcdId},
+    work::{CompletionQueue, Remote, Sge, SrqId, XrcdId},
 };
 
 use crate::line::End;
@@ -68,15 +68,18 @@ pub struct Node {
     pub(crate) pd: PdId,
     pub(crate) transmit: TransmitBuffer,
     cqs: Vec<Arc<CompletionQueue>>,
-    buffers: Vec<Buffer>,
-    qpns: Vec<Qpn>,
+    /// Memory regions in order of creation.
+    pub buffers: Vec<Buffer>,
+    /// Queue pairs in order of creation.
+    pub queue_pairs: Vec<Qpn>,
     peers: BTreeMap<Qpn, EndQp>,
 }
 
 /// Registered memory.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    region: Arc<Region>,
+    /// Addresses and keys.
+    pub region: Arc<Region>,
     memory: Arc<HeapMemory>,
 }
 
@@ -91,12 +94,6 @@ impl Buffer {
         bytes
     }
 
-    /// Addresses and keys.
-    #[must_use]
-    pub fn region(&self) -> &Region {
-        &self.region
-    }
-
     pub(crate) fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { lkey: self.region.lkey(), address: self.region.address() + offset, length }
     }
@@ -105,11 +102,7 @@ impl Buffer {
         Remote { address: self.region.address() + offset, rkey: self.region.rkey() }
     }
 
-    pub(crate) fn put(&self, bytes: &[u8]) {
-        self.put_at(0, bytes);
-    }
-
-    pub(crate) fn put_at(&self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn put(&self, offset: u64, bytes: &[u8]) {
         self.memory.write_at(offset, bytes).expect("within the memory");
     }
 
@@ -150,9 +143,9 @@ impl Node {
         let pd = adapter.alloc_pd().expect(WRITTEN);
         let limits = TransmitLimits { segments: 64, bytes: 65_000 };
         let transmit = TransmitBuffer::new(1 << 16, limits);
-        let (cqs, buffers, qpns) = (Vec::new(), Vec::new(), Vec::new());
+        let (cqs, buffers, queue_pairs) = (Vec::new(), Vec::new(), Vec::new());
         let peers = BTreeMap::new();
-        Self { end, ip, adapter, pd, transmit, cqs, buffers, qpns, peers }
+        Self { end, ip, adapter, pd, transmit, cqs, buffers, queue_pairs, peers }
     }
 
     pub(crate) fn buffer(&mut self, length: usize) -> Buffer {
@@ -182,18 +175,6 @@ impl Node {
             Some(buffer) => buffer.clone(),
             None => self.buffer(4096),
         }
-    }
-
-    /// Memory regions in order of creation.
-    #[must_use]
-    pub fn buffers(&self) -> &[Buffer] {
-        &self.buffers
-    }
-
-    /// Queue pairs in order of creation.
-    #[must_use]
-    pub fn queue_pairs(&self) -> &[Qpn] {
-        &self.qpns
     }
 
     pub(crate) fn peer(&self, qpn: Qpn) -> Option<EndQp> {
@@ -226,13 +207,13 @@ impl Node {
             quirks: Quirks::default(),
         };
         let qpn = self.adapter.create_qp(init).expect(WRITTEN);
-        self.qpns.push(qpn);
+        self.queue_pairs.push(qpn);
         qpn
     }
 
     pub(crate) fn target(&mut self, xrcd: XrcdId) -> Qpn {
         let qpn = self.adapter.create_xrc_target(xrcd).expect(WRITTEN);
-        self.qpns.push(qpn);
+        self.queue_pairs.push(qpn);
         qpn
     }
 
@@ -265,15 +246,10 @@ impl Node {
     }
 
     /// The record has the discarded completions.
-    pub(crate) fn poll(&mut self) -> usize {
-        let mut wcs = [Wc::UNUSED; 16];
-        let mut taken = 0;
+    pub(crate) fn poll(&mut self) {
         for cq in &self.cqs {
-            while let count @ 1.. = cq.poll(&mut wcs) {
-                taken += count;
-            }
+            while cq.pop().is_some() {}
         }
         while self.adapter.poll_event().is_some() {}
-        taken
     }
 }

@@ -88,7 +88,7 @@ fn datagram_peer(
     let is_datagram =
         |qpn: &&Qpn| peer.adapter.query_qp(**qpn).is_some_and(|info| info.qp_type == QpType::Ud);
     let made = made.map(|place| place.qpn);
-    let qpn = *made.iter().chain(peer.queue_pairs()).find(is_datagram)?;
+    let qpn = *made.iter().chain(&peer.queue_pairs).find(is_datagram)?;
     let way = AddressVector::new(peer.ip.into(), 0);
     (service == Some(QpType::Ud)).then(|| UdDestination::new(way, qpn, QKEY))
 }

@@ -18,8 +18,10 @@ use crate::{line::End, node::Options, post::Request, settings::Fate};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Script {
-    pub(crate) ends: usize,
-    pub(crate) network: Option<String>,
+    /// Number of adapters, at least two.
+    pub ends: usize,
+    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan).
+    pub network: Option<String>,
     pub(crate) fates: BTreeMap<u64, Fate>,
     pub(crate) steps: Vec<Step>,
 }
@@ -31,18 +33,6 @@ impl Script {
     pub const MOST_LINES: usize = 300;
     /// Bytes of memory per end.
     pub const MEMORY: usize = 8192;
-
-    /// Number of adapters, at least two.
-    #[must_use]
-    pub const fn ends(&self) -> usize {
-        self.ends
-    }
-
-    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan).
-    #[must_use]
-    pub fn network(&self) -> Option<&str> {
-        self.network.as_deref()
-    }
 }
 
 /// First unreadable line of a script.

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use roce_fabric::{Corruption, FaultPlan, Network, QueueCounters, Verdict};
+use roce_fabric::{Corruption, FaultPlan, Network, Verdict};
 use roce_transport::{
     addr::Qpn,
     qp::{PostError, QpType},
@@ -28,8 +28,10 @@ const COPY_AFTER: Duration = Duration::from_nanos(500);
 
 /// Adapters and network of a scenario.
 pub struct World<'a> {
-    nodes: Vec<Node>,
-    network: Network,
+    /// Ends, by letter.
+    pub nodes: Vec<Node>,
+    /// Network, with the counters of its ports.
+    pub network: Network,
     pub(crate) now: Instant,
     start: Instant,
     records: Records,
@@ -74,32 +76,10 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Ends, by letter.
-    #[must_use]
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
     /// Time since the start.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.now.since(self.start)
-    }
-
-    /// Datagrams in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.network.in_flight()
-    }
-
-    /// Counters of all ports.
-    #[must_use]
-    pub fn port(&self) -> QueueCounters {
-        self.network.port(None)
-    }
-
-    pub(crate) fn port_to(&self, end: End) -> QueueCounters {
-        self.network.port(Some(address(end)))
     }
 
     /// The scenario's name of a queue pair.
@@ -118,10 +98,6 @@ impl<'a> World<'a> {
 
     pub(crate) fn name(&mut self, qpn: Qpn, name: &str) {
         self.names.0.insert(qpn, name.into());
-    }
-
-    pub(crate) fn nodes_mut(&mut self) -> &mut [Node] {
-        &mut self.nodes
     }
 
     pub(crate) fn quietly<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
@@ -149,33 +125,36 @@ impl<'a> World<'a> {
                 let end = ends[it];
                 EndQp { end, qpn: world[end].qp(service, &options[it]) }
             });
-            let now = world.now;
-            for (own, to, options) in [(near, far, &options[0]), (far, near, &options[1])] {
-                let node = &mut world[own.end];
-                node.enter_init(own.qpn);
-                node.enter_rtr(service, own.qpn, to, options);
-                node.enter_rts(now, service, own.qpn, options);
-            }
+            world.enter_rts(service, near, far, &options[0]);
+            world.enter_rts(service, far, near, &options[1]);
             (near.qpn, far.qpn)
         })
+    }
+
+    /// By way of INIT and RTR.
+    pub(crate) fn enter_rts(&mut self, service: QpType, own: EndQp, to: EndQp, options: &Options) {
+        let now = self.now;
+        let node = &mut self[own.end];
+        node.enter_init(own.qpn);
+        node.enter_rtr(service, own.qpn, to, options);
+        node.enter_rts(now, service, own.qpn, options);
     }
 
     pub(crate) fn post_send(&mut self, end: End, qpn: Qpn, wr: &SendWr) -> Result<(), Failure> {
         let now = self.now;
         let posted = self[end].adapter.post_send(now, qpn, wr);
-        self.draw(&mut Drawn::default())?;
-        self.expect(posted, end)
+        self.posted_at(end, posted)
     }
 
     pub(crate) fn post_recv(&mut self, end: End, qpn: Qpn, wr: &RecvWr) -> Result<(), Failure> {
         let now = self.now;
         let posted = self[end].adapter.post_recv(now, qpn, wr);
-        self.draw(&mut Drawn::default())?;
-        self.expect(posted, end)
+        self.posted_at(end, posted)
     }
 
     /// A full queue may be the scenario's subject.
-    fn expect(&self, posted: Result<(), PostError>, end: End) -> Result<(), Failure> {
+    fn posted_at(&mut self, end: End, posted: Result<(), PostError>) -> Result<(), Failure> {
+        self.draw(&mut Drawn::default())?;
         match posted {
             Ok(()) | Err(PostError::QueueFull) => Ok(()),
             Err(error) => Err(format!("{end}: {error}").into()),
@@ -291,7 +270,7 @@ impl<'a> World<'a> {
     /// Without a peer the request goes to the first other end.
     fn request(&mut self, end: End, request: &Request) {
         let Some(own) = self.nodes.get(end as usize) else { return };
-        let Some(&qpn) = own.queue_pairs().get(request.queue_pair) else { return };
+        let Some(&qpn) = own.queue_pairs.get(request.queue_pair) else { return };
         let other = if end == End::A { End::B } else { End::A };
         let peer = own.peer(qpn).map_or(other, |peer| peer.end);
         let [own, peer] =
@@ -314,10 +293,7 @@ impl<'a> World<'a> {
     }
 
     fn draw(&mut self, drawn: &mut Drawn) -> Result<(), Failure> {
-        let records = match self.records.lock() {
-            Ok(mut records) => std::mem::take(&mut *records),
-            Err(_) => return Err("a record could not be taken; this is a bug in roce".into()),
-        };
+        let records = std::mem::take(&mut *self.records.lock().expect("nobody panics with it"));
         self.recorded += records.len();
         for (end, record) in records {
             self.viewer.record(end, &record);

@@ -46,7 +46,7 @@ fn played_with(script: &str, settings: &Settings) -> (Seen, Vec<Vec<u8>>) {
     let script: Script = script.parse().unwrap();
     let (world, result) = play_script(&script, settings, &mut seen).unwrap();
     result.unwrap();
-    let memory = world.nodes().iter().map(|node| node.buffers()[0].bytes()).collect();
+    let memory = world.nodes.iter().map(|node| node.buffers[0].bytes()).collect();
     drop(world);
     (seen, memory)
 }

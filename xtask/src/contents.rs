@@ -81,10 +81,9 @@ impl<'a> Contents<'a> {
     }
 
     pub(crate) fn place(&self, place: PackageKind) -> Vec<Entry> {
-        let mut entries = vec![program(
-            if place == PackageKind::Tarball { "roce" } else { "usr/bin/roce" },
-            &self.built.tool,
-        )];
+        let path = if place == PackageKind::Tarball { "roce" } else { "usr/bin/roce" };
+        let what = What::Program(self.built.tool.clone());
+        let mut entries = vec![Entry { path: path.to_owned(), what }];
         if place != PackageKind::Tarball {
             let libraries = self.libraries(place);
             let library = format!("{libraries}/libroce_abi.so");
@@ -160,10 +159,6 @@ impl<'a> Contents<'a> {
 
 pub(crate) fn file(path: impl Into<String>, text: &[u8]) -> Entry {
     Entry { path: path.into(), what: What::File(text.to_vec()) }
-}
-
-fn program(path: &str, bytes: &[u8]) -> Entry {
-    Entry { path: path.to_owned(), what: What::Program(bytes.to_vec()) }
 }
 
 fn shared(path: String, bytes: Vec<u8>) -> Entry {

@@ -94,31 +94,23 @@ const TOLERATED_OF_VERBS: &str = "\
     roce-verbs: initial-upload-closes-no-bugs\n";
 
 fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
+    let date = DateTime::from_timestamp(built.time.into(), 0).unwrap_or_default().to_rfc2822();
     let changes = format!(
         "{package} ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}; see CHANGELOG.md in \
-         {HOMEPAGE}.\n\n -- {MAINTAINER}  {}\n",
-        date(built.time)
+         {HOMEPAGE}.\n\n -- {MAINTAINER}  {date}\n"
     );
-    let path = format!("usr/share/doc/{package}/changelog.Debian.gz");
-    let overrides = format!("usr/share/lintian/overrides/{package}");
-    [
-        copyright(package),
-        file(path, &gzip(changes.as_bytes())),
-        file(overrides, tolerated.as_bytes()),
-    ]
-}
-
-fn date(time: u32) -> String {
-    DateTime::from_timestamp(time.into(), 0).unwrap_or_default().to_rfc2822()
-}
-
-fn copyright(package: &str) -> Entry {
-    let text = format!(
+    let copyright = format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nSource: {HOMEPAGE}\n\n\
          Files: *\nCopyright: 2026 the roce authors\nLicense: Apache-2.0 or Expat\n The texts are in LICENSE-APACHE and LICENSE-MIT \
          in this directory,\n those of the components in THIRD-PARTY.txt.\n"
     );
-    file(format!("usr/share/doc/{package}/copyright"), text.as_bytes())
+    let path = format!("usr/share/doc/{package}/changelog.Debian.gz");
+    let overrides = format!("usr/share/lintian/overrides/{package}");
+    [
+        file(format!("usr/share/doc/{package}/copyright"), copyright.as_bytes()),
+        file(path, &gzip(changes.as_bytes())),
+        file(overrides, tolerated.as_bytes()),
+    ]
 }
 
 fn bytes(entry: &Entry) -> &[u8] {

@@ -29,14 +29,10 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     let metadata: Value = serde_json::from_str(&build::run(&mut command)?)?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let packages: BTreeMap<_, _> = list(&metadata["packages"])
-        .into_iter()
-        .map(|package| (text(&package["id"]), package))
-        .collect();
-    let nodes: BTreeMap<_, _> = list(&metadata["resolve"]["nodes"])
-        .into_iter()
-        .map(|node| (text(&node["id"]), node))
-        .collect();
+    let by_id = |all: &Value| -> BTreeMap<_, _> {
+        list(all).into_iter().map(|it| (text(&it["id"]), it)).collect()
+    };
+    let (packages, nodes) = (by_id(&metadata["packages"]), by_id(&metadata["resolve"]["nodes"]));
     // procedural macros are not in the output
     let is_macro = |package: &Value| {
         list(&package["targets"]).iter().any(|target| target["kind"][0] == "proc-macro")

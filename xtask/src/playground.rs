@@ -56,26 +56,12 @@ fn engine(root: &Path) -> Result<(), Failure> {
 
 fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
     let directory = out.join("cargo");
-    let mut command = match compiler() {
-        Compiler::Own => Command::new(cargo()),
-        Compiler::Debian => {
-            let mut command = Command::new(Path::new(DEBIAN).join("cargo"));
-            command.env("RUSTC", Path::new(DEBIAN).join("rustc"));
-            // Debian's compiler has no linker for wasm.
-            command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld");
-            // allows -Z on a stable compiler
-            command.env("RUSTC_BOOTSTRAP", "1");
-            command.arg("-Zbuild-std=std,panic_abort");
-            command
-        }
-        Compiler::None => {
-            return Err(format!(
-                "no standard library for {TARGET}: rustup target add {TARGET}, or on Debian \
-                 apt-get install cargo-web rustc-web rust-web-src lld"
-            )
-            .into());
-        }
-    };
+    let mut command = compiler().ok_or_else(|| {
+        format!(
+            "no standard library for {TARGET}: rustup target add {TARGET}, or on Debian \
+             apt-get install cargo-web rustc-web rust-web-src lld"
+        )
+    })?;
     let settings = ["opt-level=\"s\"", "debug=false", "strip=\"none\"", "panic=\"abort\""]
         .map(|setting| ["--config".to_owned(), format!("profile.release.{setting}")]);
     command
@@ -91,32 +77,28 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
     Ok(directory.join(TARGET).join("release/roce_playground.wasm"))
 }
 
-enum Compiler {
-    Own,
-    Debian,
-    None,
-}
-
-fn compiler() -> Compiler {
+/// A cargo that has the target's standard library.
+fn compiler() -> Option<Command> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output =
         Command::new(rustc).args(["--print", "target-libdir", "--target", TARGET]).output();
     let has = output
         .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());
     if has {
-        return Compiler::Own;
+        return Some(Command::new(cargo()));
     }
-    let rustc = Path::new(DEBIAN).join("rustc");
-    let output = Command::new(rustc).args(["--print", "sysroot"]).output();
-    let source = output.is_ok_and(|output| {
-        let sysroot = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        Path::new(&sysroot).join("lib/rustlib/src/rust/library/std").is_dir()
-    });
-    if source && Path::new(DEBIAN).join("cargo").exists() {
-        Compiler::Debian
-    } else {
-        Compiler::None
-    }
+    let (cargo, rustc) = (Path::new(DEBIAN).join("cargo"), Path::new(DEBIAN).join("rustc"));
+    let output = Command::new(&rustc).args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let source = Path::new(&sysroot).join("lib/rustlib/src/rust/library/std");
+    let mut command = Command::new(&cargo);
+    command.env("RUSTC", rustc);
+    // Debian's compiler has no linker for wasm.
+    command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld");
+    // allows -Z on a stable compiler
+    command.env("RUSTC_BOOTSTRAP", "1");
+    command.arg("-Zbuild-std=std,panic_abort");
+    (source.is_dir() && cargo.exists()).then_some(command)
 }
 
 fn bind(module: &Path, out: &Path) -> Result<(), Failure> {

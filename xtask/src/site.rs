@@ -1,6 +1,6 @@
 mod conformance;
+mod files;
 mod links;
-mod pages;
 
 use std::{
     env, fs,
@@ -13,6 +13,7 @@ use crate::{
     build::cargo,
     playground::{self, call},
 };
+use files::files;
 
 /// Tested version.
 const MDBOOK: &str = "0.5.4";
@@ -41,27 +42,31 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         fs::remove_dir_all(&out)?;
     }
     let source = out.join("source");
-    for page in pages::all(&root.join("docs"))? {
-        let to = source.join(&page.path);
+    for (path, text) in pages(&root.join("docs"))? {
+        let to = source.join(&path);
         fs::create_dir_all(to.parent().unwrap_or(&source))?;
-        let text = match &page.text {
-            Some(text) if page.path == Path::new("conformance.md") => {
-                Some(text.clone() + &conformance::tables())
+        let text = match text {
+            Some(text) if path == Path::new("conformance.md") => {
+                Some(text + &conformance::tables())
             }
-            text => text.clone(),
+            text => text,
         };
         match &text {
             // names files, not links
-            Some(text) if page.path == Path::new("SUMMARY.md") => fs::write(to, text)?,
-            Some(text) => fs::write(to, links::for_site(&page.path, text, playground.is_some()))?,
-            None => drop(fs::copy(root.join("docs").join(&page.path), to)?),
+            Some(text) if path == Path::new("SUMMARY.md") => fs::write(to, text)?,
+            Some(text) => fs::write(to, links::for_site(&path, text, playground.is_some()))?,
+            None => drop(fs::copy(root.join("docs").join(&path), to)?),
         }
     }
     let html = out.join("html");
     let html = fs::create_dir_all(&html).and_then(|()| fs::canonicalize(&html))?;
     call(Command::new(mdbook).arg("build").arg(&source).arg("--dest-dir").arg(&html))?;
     if let Some(playground) = playground {
-        copy(&playground, &html.join("playground"))?;
+        for file in files(&playground)? {
+            let to = html.join("playground").join(file.strip_prefix(&playground)?);
+            fs::create_dir_all(to.parent().unwrap_or(&html))?;
+            fs::copy(file, to)?;
+        }
     }
     links::check(&html)?;
     println!("{}", html.display());
@@ -89,16 +94,35 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
+/// Files below docs/, with the text of pages. Each page must be in the table of contents, or the
+/// site lacks it.
+fn pages(docs: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
+    let contents = fs::read_to_string(docs.join("SUMMARY.md"))?;
+    let mut pages = Vec::new();
+    for file in files(docs)? {
+        let path = file.strip_prefix(docs)?.to_owned();
+        if path.extension().is_none_or(|it| it != "md") {
+            pages.push((path, None));
+            continue;
         }
+        let name = path.to_str().ok_or("a name that is no text")?;
+        if name != "SUMMARY.md" && !contents.contains(&format!("({name})")) {
+            return Err(format!("docs/{name} is not in docs/SUMMARY.md").into());
+        }
+        let text = fs::read_to_string(&file)?;
+        pages.push((path, Some(text)));
     }
-    Ok(())
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_of_this_repository_is_in_the_contents() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let pages = pages(&docs).unwrap();
+        assert!(pages.iter().filter(|(_, text)| text.is_some()).count() > 30);
+    }
 }

@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, DateTime, ZipWriter, write::SimpleFileOptions};
 
@@ -30,11 +31,8 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Resul
     );
     let mut files: Vec<(String, u32, Vec<u8>)> = Vec::new();
     for name in ["__init__.py", "__main__.py"] {
-        files.push((
-            format!("roce/{name}"),
-            0o644,
-            fs::read(Path::new("packaging/python").join(name))?,
-        ));
+        let text = fs::read(Path::new("packaging/python").join(name))?;
+        files.push((format!("roce/{name}"), 0o644, text));
     }
     files.push((format!("roce-{VERSION}.data/scripts/roce"), 0o755, built.tool.clone()));
     for (name, text) in contents.licences() {
@@ -45,7 +43,8 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Resul
     files.push((format!("{info}/WHEEL"), 0o644, wheel.into()));
     let mut record = String::new();
     for (path, _, bytes) in &files {
-        record += &format!("{path},sha256={},{}\n", base64(&Sha256::digest(bytes)), bytes.len());
+        let sum = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(bytes));
+        record += &format!("{path},sha256={sum},{}\n", bytes.len());
     }
     record += &format!("{info}/RECORD,,\n");
     files.push((format!("{info}/RECORD"), 0o644, record.into()));
@@ -62,33 +61,4 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Resul
     }
     archive.finish()?;
     Ok(())
-}
-
-/// URL-safe, without padding.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let word = group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
-        let word = word << (8 * (3 - group.len()));
-        for at in 0..=group.len() {
-            text.push(char::from(ALPHABET[(word >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn sums_are_written_as_in_addresses() {
-        for (bytes, text) in
-            [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(base64(&[0xFB, 0xFF]), "-_8");
-    }
 }

@@ -1,20 +1,11 @@
 //! `rdma_getaddrinfo`.
 
-use std::{
-    ffi::{c_char, c_int},
-    ptr,
-};
+use std::ptr;
 
 use libc::{addrinfo, sockaddr, socklen_t};
 use roce_provider::cancel::Uncancelled;
 
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, rdma_addrinfo},
-    rule::Rule,
-};
+use crate::prelude::*;
 
 const RC: c_int = IBV_QPT_RC as c_int;
 const UC: c_int = IBV_QPT_UC as c_int;

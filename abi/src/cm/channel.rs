@@ -7,12 +7,9 @@ use roce_provider::{calls::Call, cm::EventChannel};
 
 use super::{device_addr, registry};
 use crate::{
-    call::{self, CallId},
-    errno::Result,
-    export::export,
     hooks::check::{self, Kind, wake_ups},
-    layout::rdma_event_channel,
-    objects::object::{Object, impl_object},
+    objects::object::impl_object,
+    prelude::*,
     wait::blocking,
 };
 
@@ -31,7 +28,7 @@ pub(super) fn create() -> Result<*mut rdma_event_channel> {
     let fd = channel.as_fd().as_raw_fd();
     let c = rdma_event_channel { fd };
     let channel = Channel { c: UnsafeCell::new(c), channel }.into_raw();
-    wake_ups::add_channel(channel as usize, fd, endless);
+    wake_ups::add_channel(channel as usize, fd, false, endless);
     Ok(channel)
 }
 

@@ -1,7 +1,4 @@
-use std::{
-    ffi::{c_int, c_uint, c_void},
-    slice,
-};
+use std::slice;
 
 use roce_provider::{
     calls::Call,
@@ -9,16 +6,12 @@ use roce_provider::{
     transport::{addr::Qpn, qp::QpType},
 };
 
-use super::{event::acknowledge_last, get_event::wait_for_event, id::Id};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    hooks::check::records,
-    layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
-    objects::object::Object,
-    rule::Rule,
+use super::{
+    event::acknowledge_last,
+    get_event::{wait_after, wait_for_event},
+    id::Id,
 };
+use crate::{hooks::check::records, prelude::*};
 
 /// Most READs.
 const ALL: u8 = u8::MAX;
@@ -57,20 +50,14 @@ unsafe fn conn_param(
     }
 }
 
-unsafe fn connect(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<()> {
-    let _call = Call::begin();
-    let object = Id::get(id)?;
-    let first = object.settings().connect.clone();
-    object.cm()?.connect(&conn_param(id, param, first)).map_err(Errno::from)
-}
-
 unsafe extern "C-unwind" fn rdma_connect(
     id: *mut rdma_cm_id,
     param: *mut rdma_conn_param,
 ) -> c_int {
-    call::waiting(CallId::rdma_connect, || {
-        connect(id, param)?;
-        wait_for_event(id)
+    wait_after(CallId::rdma_connect, id, || {
+        let object = Id::get(id)?;
+        let first = object.settings().connect.clone();
+        Ok(object.cm()?.connect(&conn_param(id, param, first))?)
     })
 }
 
@@ -122,21 +109,15 @@ unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
     })
 }
 
-unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
-    let _call = Call::begin();
-    Id::get(id)?.cm()?.disconnect()?;
-    records::disconnected(id as usize, true);
-    let qp = (*id).qp;
-    if !qp.is_null() {
-        (*qp).state = IBV_QPS_ERR;
-    }
-    Ok(())
-}
-
 unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    call::waiting(CallId::rdma_disconnect, || {
-        disconnect(id)?;
-        wait_for_event(id)
+    wait_after(CallId::rdma_disconnect, id, || {
+        Id::get(id)?.cm()?.disconnect()?;
+        records::disconnected(id as usize, true);
+        let qp = (*id).qp;
+        if !qp.is_null() {
+            (*qp).state = IBV_QPS_ERR;
+        }
+        Ok(())
     })
 }
 

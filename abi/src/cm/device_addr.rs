@@ -1,6 +1,6 @@
 //! Contexts of ids, one per device, never closed.
 
-use std::{collections::BTreeMap, ffi::c_int, sync::Once};
+use std::{collections::BTreeMap, sync::Once};
 
 use roce_provider::{
     Context, Device, OpenError,
@@ -8,11 +8,7 @@ use roce_provider::{
 };
 
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::records,
-    layout::{ibv_context, ibv_pd},
     objects::{
         command_file::CommandFile,
         context::Ctx,
@@ -21,7 +17,7 @@ use crate::{
         pd::ibv_alloc_pd,
         table,
     },
-    rule::Rule,
+    prelude::*,
     sync::Mutex,
 };
 

@@ -1,9 +1,6 @@
 //! Endpoints: ids without a channel.
 
-use std::{
-    ffi::{c_int, c_uint},
-    ptr, slice,
-};
+use std::{ptr, slice};
 
 use roce_provider::{
     calls::Call,
@@ -19,15 +16,7 @@ use super::{
     queues::{create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
     resolve::{self, start_addr, start_route},
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id},
-    objects::object::Object,
-    rule::Rule,
-    translate::qp::type_from_c,
-};
+use crate::{prelude::*, translate::qp::type_from_c};
 
 /// Milliseconds.
 const TIMEOUT: c_int = 2000;
@@ -69,17 +58,6 @@ unsafe fn listen_later(
     Ok(())
 }
 
-unsafe fn create_queues(
-    id: *mut rdma_cm_id,
-    pd: *mut ibv_pd,
-    attr: *mut ibv_qp_init_attr,
-) -> Result<()> {
-    let _call = Call::begin();
-    let Some(attr) = attr.as_mut() else { return Ok(()) };
-    attr.qp_type = (*id).qp_type;
-    create_plain_qp(id, pd, attr)
-}
-
 unsafe fn prepare(
     id: *mut rdma_cm_id,
     info: *const rdma_addrinfo,
@@ -93,7 +71,10 @@ unsafe fn prepare(
     wait_for_event(id)?;
     start_route(id, TIMEOUT)?;
     wait_for_event(id)?;
-    create_queues(id, pd, attr)
+    let _call = Call::begin();
+    let Some(attr) = attr.as_mut() else { return Ok(()) };
+    attr.qp_type = (*id).qp_type;
+    create_plain_qp(id, pd, attr)
 }
 
 unsafe extern "C-unwind" fn rdma_create_ep(

@@ -1,7 +1,4 @@
-use std::{
-    ffi::{c_int, c_uint, c_void},
-    net::IpAddr,
-};
+use std::net::IpAddr;
 
 use roce_provider::{
     calls::Call,
@@ -17,19 +14,9 @@ use super::{
     registry::{self, TakenEvent},
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::{self, records, wake_ups::is_readable},
-    layout::{
-        EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
-        rdma_event_channel, rdma_ud_param,
-    },
-    objects::{
-        mcast::ibv_attach_mcast,
-        object::{Awaited, Object},
-    },
-    rule::Rule,
+    objects::{object::Awaited, qp::ibv_attach_mcast},
+    prelude::*,
     translate::address,
     wait::{Polled, is_blocking, test_cancel, wait_checked, wait_readable},
 };
@@ -213,6 +200,22 @@ pub(super) unsafe fn wait_for_event(id: *mut rdma_cm_id) -> Result<()> {
         _ if event.event == EventKind::Rejected as c_uint => Err(Errno::plain(libc::ECONNREFUSED)),
         status => Err(Errno::plain(status.saturating_abs())),
     }
+}
+
+/// Starts a call, then [waits](wait_for_event). Cancellation point.
+pub(super) unsafe fn wait_after(
+    call: CallId,
+    id: *mut rdma_cm_id,
+    start: impl FnOnce() -> Result<()>,
+) -> c_int {
+    call::waiting(call, || {
+        let started = {
+            let _call = Call::begin();
+            start()
+        };
+        started?;
+        wait_for_event(id)
+    })
 }
 
 unsafe extern "C-unwind" fn rdma_get_cm_event(

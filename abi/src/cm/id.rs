@@ -1,6 +1,5 @@
 use std::{
     cell::UnsafeCell,
-    ffi::{c_uint, c_void},
     sync::{
         MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -16,15 +15,13 @@ use super::{
     address,
     addrinfo::Addresses,
     device_addr::{self, DeviceAddr},
-    registry, route,
+    registry,
 };
 use crate::{
-    errno::{Errno, Result},
-    layout::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel},
-    objects::object::{Object, impl_object},
-    rule::Rule,
+    objects::object::impl_object,
+    prelude::*,
     sync::Mutex,
-    translate::qp::type_to_c,
+    translate::{mtu, qp::type_to_c},
 };
 
 #[repr(C)]
@@ -138,11 +135,51 @@ impl Id {
                 (*c).route.addr.addr.dgid.raw = Gid::from(peer.ip()).0;
             }
             if matches!(cm.state(), IdState::RouteResolved | IdState::RequestReceived) {
-                self.path.get().write(route::path(&cm, (*c).route.addr.addr));
+                self.path.get().write(path(&cm, (*c).route.addr.addr));
                 (*c).route.path_rec = self.path.get();
                 (*c).route.num_paths = 1;
             }
         }
         Ok(())
+    }
+}
+
+/// Lifetime 4.096 µs · 2^16, the kernel's on Ethernet.
+const LIFE_TIME: u8 = 16;
+const EXACTLY: u8 = 2;
+
+fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
+    let setup = cm.qp_setup(); // a request's
+    let av = setup.map(|setup| setup.av).or_else(|| cm.address_vector());
+    let (flow_label, traffic_class, hop_limit) =
+        av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
+    let mtu = setup.and_then(|setup| setup.path_mtu).unwrap_or_else(|| cm.path_mtu());
+    ibv_sa_path_rec {
+        dgid: addr.dgid,
+        sgid: addr.sgid,
+        flow_label: flow_label.to_be(),
+        hop_limit,
+        traffic_class,
+        reversible: 1,
+        numb_path: 1,
+        pkey: addr.pkey,
+        mtu_selector: EXACTLY,
+        mtu: mtu::to_c(mtu) as u8,
+        rate_selector: EXACTLY,
+        rate: rate(cm.context().and_then(|context| context.query_port().speed)),
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: LIFE_TIME,
+        ..ibv_sa_path_rec::zeroed()
+    }
+}
+
+/// Rate code from Mbit/s, rounded like the kernel; 0: the port's.
+const fn rate(mbps: Option<u32>) -> u8 {
+    match mbps {
+        Some(40_000..) => 7,
+        Some(30_000..) => 4,
+        Some(20_000..) => 6,
+        Some(10_000..) => 3,
+        Some(_) | None => 0,
     }
 }

@@ -1,5 +1,3 @@
-use std::ffi::{c_int, c_uint, c_void};
-
 use roce_provider::{cm::PortSpace, transport::qp::QpType};
 
 use super::{
@@ -8,14 +6,7 @@ use super::{
     id::{Id, port_space},
     registry,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{rdma_cm_id, rdma_event_channel},
-    objects::object::Object,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// Without a channel, the id's calls block.
 pub(super) unsafe fn create(

@@ -19,7 +19,6 @@ mod queues;
 mod refusal;
 mod registry;
 mod resolve;
-mod route;
 mod transition;
 mod user_events;
 

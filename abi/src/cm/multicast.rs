@@ -1,20 +1,10 @@
-use std::{
-    ffi::{c_int, c_void},
-    net::IpAddr,
-};
+use std::net::IpAddr;
 
 use libc::sockaddr;
-use roce_provider::{calls::Call, cm::JoinFlags, transport::addr::Gid};
+use roce_provider::{cm::JoinFlags, transport::addr::Gid};
 
-use super::{address, get_event::wait_for_event, id::Id, registry};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
-    objects::{mcast::ibv_detach_mcast, object::Object},
-    rule::Rule,
-};
+use super::{address, get_event::wait_after, id::Id, registry};
+use crate::{objects::qp::ibv_detach_mcast, prelude::*};
 
 /// Address and flags, both required.
 const JOIN_ATTRS: u32 = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
@@ -25,7 +15,6 @@ unsafe fn join(
     flags: JoinFlags,
     context: *mut c_void,
 ) -> Result<()> {
-    let _call = Call::begin();
     let object = Id::get(id)?;
     let cm = object.cm()?;
     let ip: IpAddr = address::read(group)?.ip();
@@ -43,27 +32,7 @@ unsafe extern "C-unwind" fn rdma_join_multicast(
     group: *mut sockaddr,
     context: *mut c_void,
 ) -> c_int {
-    call::waiting(CallId::rdma_join_multicast, || {
-        join(id, group, JoinFlags::FullMember, context)?;
-        wait_for_event(id)
-    })
-}
-
-unsafe fn join_as(
-    id: *mut rdma_cm_id,
-    attr: *const rdma_cm_join_mc_attr_ex,
-    context: *mut c_void,
-) -> Result<()> {
-    let attr = attr
-        .as_ref()
-        .filter(|attr| attr.comp_mask == JOIN_ATTRS)
-        .ok_or(Errno::of(Rule::Members))?;
-    let flags = match attr.join_flags {
-        RDMA_MC_JOIN_FLAG_FULLMEMBER => JoinFlags::FullMember,
-        RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => JoinFlags::SendOnlyFullMember,
-        _ => return Err(Errno::of(Rule::Members)),
-    };
-    join(id, attr.addr, flags, context)
+    wait_after(CallId::rdma_join_multicast, id, || join(id, group, JoinFlags::FullMember, context))
 }
 
 unsafe extern "C-unwind" fn rdma_join_multicast_ex(
@@ -71,9 +40,17 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     attr: *mut rdma_cm_join_mc_attr_ex,
     context: *mut c_void,
 ) -> c_int {
-    call::waiting(CallId::rdma_join_multicast_ex, || {
-        join_as(id, attr, context)?;
-        wait_for_event(id)
+    wait_after(CallId::rdma_join_multicast_ex, id, || {
+        let attr = attr
+            .as_ref()
+            .filter(|attr| attr.comp_mask == JOIN_ATTRS)
+            .ok_or(Errno::of(Rule::Members))?;
+        let flags = match attr.join_flags {
+            RDMA_MC_JOIN_FLAG_FULLMEMBER => JoinFlags::FullMember,
+            RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => JoinFlags::SendOnlyFullMember,
+            _ => return Err(Errno::of(Rule::Members)),
+        };
+        join(id, attr.addr, flags, context)
     })
 }
 

@@ -1,16 +1,7 @@
-use std::ffi::{c_int, c_void};
-
 use roce_provider::{cm::IdState, transport::qp::QpType};
 
 use super::id::Id;
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, ibv_path_data, rdma_cm_id},
-    objects::object::Object,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// Flags of an accepted path: bidirectional, primary, for CM and data.
 const WHOLE_PATH: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
@@ -28,40 +19,6 @@ unsafe fn check_paths(at: *const c_void, length: usize) -> Result<()> {
     refuse_if(!is_valid, Rule::Option)
 }
 
-unsafe fn set(
-    id: *mut rdma_cm_id,
-    level: c_int,
-    option: c_int,
-    at: *const c_void,
-    length: usize,
-) -> Result<()> {
-    let cm = Id::get(id)?.cm()?;
-    // the kernel reads the value first
-    refuse_if(at.is_null() && length != 0, Rule::Unmapped)?;
-    match (level, option) {
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => cm.set_tos(value(at, length)?),
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
-            cm.set_reuse_addr(value::<c_int>(at, length)? != 0)?;
-        }
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => {
-            cm.set_afonly(value::<c_int>(at, length)? != 0)?;
-        }
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
-            let code = value(at, length)?;
-            refuse_if(!matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator), Rule::Option)?;
-            cm.set_ack_timeout(code)?;
-        }
-        // There is only one path, resolved here.
-        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-            check_paths(at, length)?;
-            refuse_if(cm.state() != IdState::AddrResolved, Rule::Option)?;
-            cm.resolve_route(std::time::Duration::ZERO)?;
-        }
-        _ => return Err(Errno::of(Rule::OptionUnknown)),
-    }
-    Ok(())
-}
-
 unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
     level: c_int,
@@ -69,7 +26,34 @@ unsafe extern "C" fn rdma_set_option(
     at: *mut c_void,
     length: usize,
 ) -> c_int {
-    call::control(CallId::rdma_set_option, || set(id, level, option, at, length))
+    call::control(CallId::rdma_set_option, || {
+        let cm = Id::get(id)?.cm()?;
+        // the kernel reads the value first
+        refuse_if(at.is_null() && length != 0, Rule::Unmapped)?;
+        match (level, option) {
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => cm.set_tos(value(at, length)?),
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
+                cm.set_reuse_addr(value::<c_int>(at, length)? != 0)?;
+            }
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => {
+                cm.set_afonly(value::<c_int>(at, length)? != 0)?;
+            }
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
+                let code = value(at, length)?;
+                let has_requester = matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator);
+                refuse_if(!has_requester, Rule::Option)?;
+                cm.set_ack_timeout(code)?;
+            }
+            // There is only one path, resolved here.
+            (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
+                check_paths(at, length)?;
+                refuse_if(cm.state() != IdState::AddrResolved, Rule::Option)?;
+                cm.resolve_route(std::time::Duration::ZERO)?;
+            }
+            _ => return Err(Errno::of(Rule::OptionUnknown)),
+        }
+        Ok(())
+    })
 }
 
 export!(rdma_set_option);

@@ -1,31 +1,18 @@
-use std::{
-    collections::BTreeMap,
-    ffi::{c_int, c_void},
-    ptr,
-};
+use std::{collections::BTreeMap, ptr};
 
 use roce_provider::{calls::Call, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::records,
-    layout::{
-        consts::*, ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr,
-        ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
-        ibv_xrcd_init_attr, rdma_cm_id,
-    },
     objects::{
         channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
         cq::{Cq, ibv_create_cq, ibv_destroy_cq},
-        object::Object,
         qp::{Qp, ibv_destroy_qp},
         qp_create::create_qp_ex,
         srq, xrc,
     },
-    rule::Rule,
+    prelude::*,
     sync::Mutex,
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
 };

@@ -1,17 +1,11 @@
-use std::{ffi::c_int, time::Duration};
+use std::time::Duration;
 
 use libc::sockaddr;
 
 use roce_provider::calls::Call;
 
-use super::{address, get_event::wait_for_event, id::Id};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result},
-    export::export,
-    layout::rdma_cm_id,
-    objects::object::Object,
-};
+use super::{address, get_event::wait_after, id::Id};
+use crate::prelude::*;
 
 fn timeout(milliseconds: c_int) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
@@ -53,10 +47,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_addr(
     peer: *mut sockaddr,
     milliseconds: c_int,
 ) -> c_int {
-    call::waiting(CallId::rdma_resolve_addr, || {
-        start_addr(id, local, peer, milliseconds)?;
-        wait_for_event(id)
-    })
+    wait_after(CallId::rdma_resolve_addr, id, || start_addr(id, local, peer, milliseconds))
 }
 
 pub(super) unsafe fn start_route(id: *mut rdma_cm_id, milliseconds: c_int) -> Result<()> {
@@ -68,10 +59,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
     id: *mut rdma_cm_id,
     milliseconds: c_int,
 ) -> c_int {
-    call::waiting(CallId::rdma_resolve_route, || {
-        start_route(id, milliseconds)?;
-        wait_for_event(id)
-    })
+    wait_after(CallId::rdma_resolve_route, id, || start_route(id, milliseconds))
 }
 
 /// Network byte order.

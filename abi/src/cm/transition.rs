@@ -1,7 +1,5 @@
 //! `rdma_init_qp_attr`.
 
-use std::ffi::{c_int, c_uint};
-
 use roce_provider::{
     cm::{CmId, IdState, UDP_QKEY},
     transport::{
@@ -12,12 +10,8 @@ use roce_provider::{
 
 use super::id::Id;
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, copy_sized, ibv_qp_attr, rdma_cm_id},
-    objects::{modify::required, object::Object},
-    rule::Rule,
+    objects::modify::required,
+    prelude::*,
     translate::{
         address, mtu,
         qp::{QP_ATTR, attr_from_c},

@@ -1,9 +1,6 @@
 //! Events written by the program, and of lookups.
 
-use std::{
-    ffi::{c_char, c_int, c_uint},
-    mem,
-};
+use std::mem;
 
 use roce_provider::{calls::Call, cm::EventKind};
 
@@ -12,14 +9,7 @@ use super::{
     get_event::wait_for_event,
     id::Id,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, rdma_addrinfo, rdma_cm_id},
-    objects::object::Object,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 unsafe extern "C" fn rdma_write_cm_event(
     id: *mut rdma_cm_id,

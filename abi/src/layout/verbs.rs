@@ -10,11 +10,18 @@ use super::{
     declare::{Unused, layouts},
 };
 
+/// A function of C, or null.
+macro_rules! op {
+    ($($function:tt)*) => {
+        Option<unsafe extern "C" $($function)*>
+    };
+}
+
 layouts! {
     struct ibv_dm {
         context: *mut ibv_context,
-        memcpy_to_dm: Option<unsafe extern "C" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int>,
-        memcpy_from_dm: Option<unsafe extern "C" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int>,
+        memcpy_to_dm: op!(fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int),
+        memcpy_from_dm: op!(fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int),
         comp_mask: u32,
         handle: u32,
     }
@@ -154,33 +161,29 @@ layouts! {
         comp_mask: u64,
         wr_id: u64,
         wr_flags: c_uint,
-        wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
-        wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-        wr_bind_mw: Option<
-            unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info),
-        >,
-        wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
-        wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
-        wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
-        wr_send: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-        wr_send_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        wr_send_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        wr_send_tso: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, u16, u16)>,
-        wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
-        wr_set_xrc_srqn: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
-        wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>,
-        wr_set_inline_data_list: Option<
-            unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf),
-        >,
-        wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
-        wr_set_sge_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge)>,
-        wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-        wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
-        wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
-        wr_atomic_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void)>,
+        wr_atomic_cmp_swp: op!(fn(*mut ibv_qp_ex, u32, u64, u64, u64)),
+        wr_atomic_fetch_add: op!(fn(*mut ibv_qp_ex, u32, u64, u64)),
+        wr_bind_mw: op!(fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info)),
+        wr_local_inv: op!(fn(*mut ibv_qp_ex, u32)),
+        wr_rdma_read: op!(fn(*mut ibv_qp_ex, u32, u64)),
+        wr_rdma_write: op!(fn(*mut ibv_qp_ex, u32, u64)),
+        wr_rdma_write_imm: op!(fn(*mut ibv_qp_ex, u32, u64, u32)),
+        wr_send: op!(fn(*mut ibv_qp_ex)),
+        wr_send_imm: op!(fn(*mut ibv_qp_ex, u32)),
+        wr_send_inv: op!(fn(*mut ibv_qp_ex, u32)),
+        wr_send_tso: op!(fn(*mut ibv_qp_ex, *mut c_void, u16, u16)),
+        wr_set_ud_addr: op!(fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)),
+        wr_set_xrc_srqn: op!(fn(*mut ibv_qp_ex, u32)),
+        wr_set_inline_data: op!(fn(*mut ibv_qp_ex, *mut c_void, usize)),
+        wr_set_inline_data_list: op!(fn(*mut ibv_qp_ex, usize, *const ibv_data_buf)),
+        wr_set_sge: op!(fn(*mut ibv_qp_ex, u32, u64, u32)),
+        wr_set_sge_list: op!(fn(*mut ibv_qp_ex, usize, *const ibv_sge)),
+        wr_start: op!(fn(*mut ibv_qp_ex)),
+        wr_complete: op!(fn(*mut ibv_qp_ex) -> c_int),
+        wr_abort: op!(fn(*mut ibv_qp_ex)),
+        wr_atomic_write: op!(fn(*mut ibv_qp_ex, u32, u64, *const c_void)),
         // since 46
-        wr_flush: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8)>,
+        wr_flush: op!(fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8)),
     }
 
     struct ibv_comp_channel {
@@ -214,24 +217,24 @@ layouts! {
         comp_mask: u32,
         status: c_uint,
         wr_id: u64,
-        start_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int>,
-        next_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_int>,
-        end_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex)>,
-        read_opcode: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_uint>,
-        read_vendor_err: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_byte_len: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_imm_data: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_qp_num: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_src_qp: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_wc_flags: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_uint>,
-        read_slid: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_sl: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u8>,
-        read_dlid_path_bits: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u8>,
-        read_completion_ts: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
-        read_cvlan: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u16>,
-        read_flow_tag: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
-        read_tm_info: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_wc_tm_info)>,
-        read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
+        start_poll: op!(fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int),
+        next_poll: op!(fn(*mut ibv_cq_ex) -> c_int),
+        end_poll: op!(fn(*mut ibv_cq_ex)),
+        read_opcode: op!(fn(*mut ibv_cq_ex) -> c_uint),
+        read_vendor_err: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_byte_len: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_imm_data: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_qp_num: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_src_qp: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_wc_flags: op!(fn(*mut ibv_cq_ex) -> c_uint),
+        read_slid: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_sl: op!(fn(*mut ibv_cq_ex) -> u8),
+        read_dlid_path_bits: op!(fn(*mut ibv_cq_ex) -> u8),
+        read_completion_ts: op!(fn(*mut ibv_cq_ex) -> u64),
+        read_cvlan: op!(fn(*mut ibv_cq_ex) -> u16),
+        read_flow_tag: op!(fn(*mut ibv_cq_ex) -> u32),
+        read_tm_info: op!(fn(*mut ibv_cq_ex, *mut ibv_wc_tm_info)),
+        read_completion_wallclock_ns: op!(fn(*mut ibv_cq_ex) -> u64),
     }
 
     struct ibv_ah {
@@ -258,12 +261,12 @@ layouts! {
         _compat_reg_mr: Unused,
         _compat_rereg_mr: Unused,
         _compat_dereg_mr: Unused,
-        alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_uint) -> *mut ibv_mw>,
-        bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
-        dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
+        alloc_mw: op!(fn(*mut ibv_pd, c_uint) -> *mut ibv_mw),
+        bind_mw: op!(fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int),
+        dealloc_mw: op!(fn(*mut ibv_mw) -> c_int),
         _compat_create_cq: Unused,
-        poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
-        req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
+        poll_cq: op!(fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int),
+        req_notify_cq: op!(fn(*mut ibv_cq, c_int) -> c_int),
         _compat_cq_event: Unused,
         _compat_resize_cq: Unused,
         _compat_destroy_cq: Unused,
@@ -271,19 +274,13 @@ layouts! {
         _compat_modify_srq: Unused,
         _compat_query_srq: Unused,
         _compat_destroy_srq: Unused,
-        post_srq_recv: Option<
-            unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-        >,
+        post_srq_recv: op!(fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int),
         _compat_create_qp: Unused,
         _compat_query_qp: Unused,
         _compat_modify_qp: Unused,
         _compat_destroy_qp: Unused,
-        post_send: Option<
-            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
-        >,
-        post_recv: Option<
-            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-        >,
+        post_send: op!(fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int),
+        post_recv: op!(fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int),
         _compat_create_ah: Unused,
         _compat_destroy_ah: Unused,
         _compat_attach_mcast: Unused,
@@ -316,10 +313,8 @@ layouts! {
         pd: *mut ibv_pd,
         td: *mut ibv_td,
         comp_mask: u32,
-        alloc: Option<
-            unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void,
-        >,
-        free: Option<unsafe extern "C" fn(*mut ibv_pd, *mut c_void, *mut c_void, u64)>,
+        alloc: op!(fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void),
+        free: op!(fn(*mut ibv_pd, *mut c_void, *mut c_void, u64)),
         pd_context: *mut c_void,
     }
 
@@ -340,94 +335,51 @@ layouts! {
         reg_mr_ex: Unused,
         dealloc_dmah: Unused,
         alloc_dmah: Unused,
-        query_port: Option<
-            unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int,
-        >,
-        advise_mr: Option<
-            unsafe extern "C" fn(*mut ibv_pd, c_uint, u32, *mut ibv_sge, u32) -> c_int,
-        >,
-        alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>,
-        read_counters: Option<unsafe extern "C" fn(*mut ibv_counters, *mut u64, u32, u32) -> c_int>,
-        attach_counters_point_flow: Option<
-            unsafe extern "C" fn(
-                *mut ibv_counters,
-                *mut ibv_counter_attach_attr,
-                *mut c_void,
-            ) -> c_int,
-        >,
-        create_counters: Option<
-            unsafe extern "C" fn(
-                *mut ibv_context,
-                *mut ibv_counters_init_attr,
-            ) -> *mut ibv_counters,
-        >,
-        destroy_counters: Option<unsafe extern "C" fn(*mut ibv_counters) -> c_int>,
-        reg_dm_mr: Option<
-            unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr,
-        >,
-        alloc_dm: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm,
-        >,
-        free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
-        modify_flow_action_esp: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-        destroy_flow_action: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-        create_flow_action_esp: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
-        >,
-        modify_qp_rate_limit: Option<
-            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> c_int,
-        >,
-        alloc_parent_domain: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd,
-        >,
-        dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
-        alloc_td: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td,
-        >,
-        modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
-        post_srq_ops: Option<
-            unsafe extern "C" fn(*mut ibv_srq, *mut c_void, *mut *mut c_void) -> c_int,
-        >,
-        destroy_rwq_ind_table: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-        create_rwq_ind_table: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
-        >,
-        destroy_wq: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-        modify_wq: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-        create_wq: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>,
-        query_rt_values: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int,
-        >,
-        create_cq_ex: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex,
-        >,
+        query_port: op!(fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int),
+        advise_mr: op!(fn(*mut ibv_pd, c_uint, u32, *mut ibv_sge, u32) -> c_int),
+        alloc_null_mr: op!(fn(*mut ibv_pd) -> *mut ibv_mr),
+        read_counters: op!(fn(*mut ibv_counters, *mut u64, u32, u32) -> c_int),
+        attach_counters_point_flow:
+            op!(fn(*mut ibv_counters, *mut ibv_counter_attach_attr, *mut c_void) -> c_int),
+        create_counters:
+            op!(fn(*mut ibv_context, *mut ibv_counters_init_attr) -> *mut ibv_counters),
+        destroy_counters: op!(fn(*mut ibv_counters) -> c_int),
+        reg_dm_mr: op!(fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr),
+        alloc_dm: op!(fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm),
+        free_dm: op!(fn(*mut ibv_dm) -> c_int),
+        modify_flow_action_esp: Unused,
+        destroy_flow_action: Unused,
+        create_flow_action_esp: Unused,
+        modify_qp_rate_limit: op!(fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> c_int),
+        alloc_parent_domain:
+            op!(fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd),
+        dealloc_td: op!(fn(*mut ibv_td) -> c_int),
+        alloc_td: op!(fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td),
+        modify_cq: op!(fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int),
+        post_srq_ops: Unused,
+        destroy_rwq_ind_table: Unused,
+        create_rwq_ind_table: Unused,
+        destroy_wq: Unused,
+        modify_wq: Unused,
+        create_wq: Unused,
+        query_rt_values: op!(fn(*mut ibv_context, *mut ibv_values_ex) -> c_int),
+        create_cq_ex: op!(fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex),
         r#priv: *mut c_void,
-        query_device_ex: Option<
-            unsafe extern "C" fn(
-                *mut ibv_context,
-                *const ibv_query_device_ex_input,
-                *mut ibv_device_attr_ex,
-                usize,
-            ) -> c_int,
-        >,
-        ibv_destroy_flow: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+        query_device_ex: op!(
+            fn(
+                *mut ibv_context, *const ibv_query_device_ex_input, *mut ibv_device_attr_ex, usize
+            ) -> c_int
+        ),
+        ibv_destroy_flow: op!(fn(*mut c_void) -> c_int),
         ABI_placeholder2: Unused,
-        ibv_create_flow: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void) -> *mut c_void>,
+        ibv_create_flow: op!(fn(*mut ibv_qp, *mut c_void) -> *mut c_void),
         ABI_placeholder1: Unused,
-        open_qp: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp,
-        >,
-        create_qp_ex: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
-        >,
-        get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
-        create_srq_ex: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq,
-        >,
-        open_xrcd: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd,
-        >,
-        close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
+        open_qp: op!(fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp),
+        create_qp_ex: op!(fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp),
+        get_srq_num: op!(fn(*mut ibv_srq, *mut u32) -> c_int),
+        create_srq_ex: op!(fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq),
+        open_xrcd: op!(fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd),
+        close_xrcd: op!(fn(*mut ibv_xrcd) -> c_int),
         _ABI_placeholder3: u64,
         sz: usize,
         context: ibv_context,

@@ -1,19 +1,11 @@
 //! `ibv_advise_mr`.
 
-use std::{
-    ffi::{c_int, c_uint},
-    slice,
-};
+use std::slice;
 
 use roce_provider::transport::mem::Access;
 
-use super::{mr::Region, object::Object, pd::Pd};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    layout::{consts::*, ibv_pd, ibv_sge},
-    rule::Rule,
-};
+use super::{mr::Region, pd::Pd};
+use crate::prelude::*;
 
 /// `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for a read-only region or another domain.
 pub(crate) unsafe extern "C" fn advise_mr(

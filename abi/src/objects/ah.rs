@@ -1,21 +1,13 @@
-use std::{cell::UnsafeCell, ffi::c_int};
+use std::cell::UnsafeCell;
 
 use roce_provider::{AddressHandle, copy_from_program};
 
 use super::{
     context::Ctx,
-    object::{Object, User, impl_object},
+    object::{User, impl_object},
     pd::Pd,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    hooks::check::requests,
-    layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
-    rule::Rule,
-    translate::address,
-};
+use crate::{hooks::check::requests, prelude::*, translate::address};
 
 #[repr(C)]
 pub(crate) struct Ah {
@@ -41,10 +33,8 @@ unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *
 }
 
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    call::control(CallId::ibv_destroy_ah, || {
-        Ah::get(ah)?;
+    call::destroying::<Ah>(CallId::ibv_destroy_ah, ah, |_| {
         requests::remove_ah(ah as usize);
-        drop(Ah::from_raw(ah));
         Ok(())
     })
 }

@@ -1,20 +1,11 @@
 //! `ibv_buf`, and generic registration.
 
-use std::{
-    alloc::{Layout, alloc, dealloc},
-    ffi::{c_int, c_uint, c_void},
-};
+use std::alloc::{Layout, alloc, dealloc};
 
 use roce_provider::calls::Call;
 
-use super::{dma_buf, mr::register, object::Object, pd::Pd};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, ibv_mr, ibv_mr_init_attr, ibv_pd},
-    rule::Rule,
-};
+use super::{dma_buf, mr::register, pd::Pd};
+use crate::prelude::*;
 
 /// Opaque to programs.
 pub(crate) struct Buf {
@@ -33,21 +24,17 @@ impl Buf {
     }
 }
 
-unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*mut c_void> {
-    Pd::get(pd)?;
-    let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-    // the allocator needs a byte
-    let layout =
-        Layout::from_size_align(size.max(1), page).map_err(|_| Errno::of(Rule::NoMemory))?;
-    let address = alloc(layout).cast::<c_void>();
-    refuse_if(address.is_null(), Rule::NoMemory)?;
-    *to = Box::into_raw(Box::new(Buf { pd, address, layout }));
-    Ok(address)
-}
-
 unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> *mut c_void {
     call::control(CallId::ibv_alloc_buf, || {
-        if to.is_null() { Err(Errno::of(Rule::NullArgument)) } else { allocate(pd, size, to) }
+        refuse_if(to.is_null(), Rule::NullArgument)?;
+        Pd::get(pd)?;
+        // the allocator needs a byte
+        let layout = Layout::from_size_align(size.max(1), rustix::param::page_size())
+            .map_err(|_| Errno::of(Rule::NoMemory))?;
+        let address = alloc(layout).cast::<c_void>();
+        refuse_if(address.is_null(), Rule::NoMemory)?;
+        *to = Box::into_raw(Box::new(Buf { pd, address, layout }));
+        Ok(address)
     })
 }
 
@@ -79,33 +66,32 @@ unsafe extern "C" fn ibv_reg_buf_mr(
 }
 
 /// Reads the mask's members only: the structure has grown.
-unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Result<*mut ibv_mr> {
-    const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
-    const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
-    refuse_if(attr.is_null(), Rule::NullArgument)?;
-    let mask = (*attr).comp_mask;
-    let (length, access) = ((*attr).length, (*attr).access as c_uint);
-    if mask & IBV_REG_MR_MASK_BUF != 0 {
-        let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        refuse_if(mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0, Rule::Members)?;
-        buf.check(pd, (*attr).addr, length)?;
-    }
-    // DMA handles are unsupported
-    refuse_if(mask & !(OF_MEMORY | OF_DMABUF) != 0, Rule::NotSupported)?;
-    if mask == OF_DMABUF | IBV_REG_MR_MASK_IOVA {
-        return dma_buf::register(pd, (*attr).fd_offset, length, (*attr).iova, (*attr).fd, access);
-    }
-    refuse_if(mask & OF_DMABUF != 0 || mask & IBV_REG_MR_MASK_ADDR == 0, Rule::Members)?;
-    let address = (*attr).addr;
-    let iova = if mask & IBV_REG_MR_MASK_IOVA != 0 { (*attr).iova } else { address as u64 };
-    register(pd, address, length, iova, access)
-}
-
 pub(crate) unsafe extern "C" fn ibv_reg_mr_ex(
     pd: *mut ibv_pd,
     attr: *mut ibv_mr_init_attr,
 ) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_mr_ex, || register_with(pd, attr))
+    const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
+    const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
+    call::control(CallId::ibv_reg_mr_ex, || {
+        refuse_if(attr.is_null(), Rule::NullArgument)?;
+        let mask = (*attr).comp_mask;
+        let (length, access) = ((*attr).length, (*attr).access as c_uint);
+        if mask & IBV_REG_MR_MASK_BUF != 0 {
+            let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+            refuse_if(mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0, Rule::Members)?;
+            buf.check(pd, (*attr).addr, length)?;
+        }
+        // DMA handles are unsupported
+        refuse_if(mask & !(OF_MEMORY | OF_DMABUF) != 0, Rule::NotSupported)?;
+        if mask == OF_DMABUF | IBV_REG_MR_MASK_IOVA {
+            let (offset, iova, descriptor) = ((*attr).fd_offset, (*attr).iova, (*attr).fd);
+            return dma_buf::register(pd, offset, length, iova, descriptor, access);
+        }
+        refuse_if(mask & OF_DMABUF != 0 || mask & IBV_REG_MR_MASK_ADDR == 0, Rule::Members)?;
+        let address = (*attr).addr;
+        let iova = if mask & IBV_REG_MR_MASK_IOVA != 0 { (*attr).iova } else { address as u64 };
+        register(pd, address, length, iova, access)
+    })
 }
 
 export!(ibv_alloc_buf, ibv_free_buf, ibv_export_buf_dmabuf_fd, ibv_reg_buf_mr, ibv_reg_mr_ex);

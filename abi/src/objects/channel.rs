@@ -1,6 +1,5 @@
 use std::{
     cell::UnsafeCell,
-    ffi::{c_int, c_void},
     io,
     os::fd::{AsFd, AsRawFd},
     sync::{
@@ -14,14 +13,11 @@ use roce_provider::{CompletionChannel, CompletionQueue, calls::Call};
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Awaited, Object, Users, impl_object},
+    object::{Awaited, Users, impl_object},
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result},
-    export::export,
     hooks::check::{self, requests, wake_ups},
-    layout::{ibv_comp_channel, ibv_context, ibv_cq},
+    prelude::*,
     translate::event::Subject,
     wait::{
         Polled, blocking, interrupted, is_blocking, test_cancel, wait_checked, wait_for,
@@ -77,16 +73,15 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     call::control(CallId::ibv_create_comp_channel, || {
         let ctx = Ctx::get(context)?;
         let channel = Channel::new(ctx)?.into_raw();
-        wake_ups::add_channel(channel as usize, (*channel).fd, endless);
+        wake_ups::add_channel(channel as usize, (*channel).fd, false, endless);
         Ok(channel)
     })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    call::control(CallId::ibv_destroy_comp_channel, || {
-        Channel::get(channel)?.users.none_left()?;
+    call::destroying::<Channel>(CallId::ibv_destroy_comp_channel, channel, |object| {
+        object.users.none_left()?;
         wake_ups::remove_channel(channel as usize);
-        drop(Channel::from_raw(channel));
         Ok(())
     })
 }

@@ -6,7 +6,6 @@
 use std::{
     any::TypeId,
     collections::HashMap,
-    ffi::c_int,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{
@@ -17,12 +16,8 @@ use std::{
 
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
 
-use super::{device::Dev, object::Object};
-use crate::{
-    errno::{Errno, Result},
-    rule::Rule,
-    sync::Mutex,
-};
+use super::device::Dev;
+use crate::{prelude::*, sync::Mutex};
 
 pub(crate) struct CommandFile {
     pub(crate) dev: &'static Dev,

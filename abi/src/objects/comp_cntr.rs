@@ -1,4 +1,4 @@
-use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::transport::{
     qp::CountError,
@@ -7,20 +7,10 @@ use roce_provider::transport::{
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, impl_object},
+    object::impl_object,
     qp::Qp,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, refuse_if},
-    export::export,
-    hooks::check::requests,
-    layout::{
-        consts::*, copy_sized, ibv_comp_cntr, ibv_comp_cntr_caps, ibv_comp_cntr_init_attr,
-        ibv_context, ibv_qp, ibv_qp_attach_comp_cntr_attr,
-    },
-    rule::Rule,
-};
+use crate::{hooks::check::requests, prelude::*};
 
 #[repr(C)]
 pub(crate) struct CompCntr {
@@ -72,10 +62,8 @@ unsafe extern "C" fn ibv_create_comp_cntr(
 
 /// `EBUSY` while attached.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
-    call::control(CallId::ibv_destroy_comp_cntr, || {
-        refuse_if(Arc::strong_count(&CompCntr::get(counter)?.counter) > 1, Rule::StillUsed)?;
-        drop(CompCntr::from_raw(counter));
-        Ok(())
+    call::destroying::<CompCntr>(CallId::ibv_destroy_comp_cntr, counter, |object| {
+        refuse_if(Arc::strong_count(&object.counter) > 1, Rule::StillUsed)
     })
 }
 

@@ -3,7 +3,6 @@
 use std::{
     cell::UnsafeCell,
     collections::HashMap,
-    ffi::c_int,
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     ptr::with_exposed_provenance,
@@ -15,14 +14,11 @@ use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
 use super::{
     command_file::CommandFile,
     device::Dev,
-    object::{self, Awaited, Identity, Object},
+    object::{self, Awaited, Identity},
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result},
-    export::export,
     hooks::check::{self, Kind, keys, waits, wake_ups},
-    layout::{ibv_context, verbs_context},
+    prelude::*,
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
     wait::blocking,
@@ -205,7 +201,7 @@ impl Ctx {
         });
         let context = Box::leak(context).c();
         object::add::<Self>(context.cast(), Identity::default(), "ibv_context");
-        wake_ups::add_async(context as usize, async_fd, endless);
+        wake_ups::add_channel(context as usize, async_fd, true, endless);
         Ok(context)
     }
 }

@@ -1,24 +1,12 @@
 //! Counters of the device's received packets, never attached to a flow.
 
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_void},
-    sync::Arc,
-};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, impl_object},
+    object::impl_object,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, refuse_if},
-    layout::{
-        consts::*, ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr,
-    },
-    rule::Rule,
-    sync::Mutex,
-};
+use crate::{prelude::*, sync::Mutex};
 
 #[repr(C)]
 pub(crate) struct Counters {
@@ -54,9 +42,7 @@ pub(crate) unsafe extern "C" fn create_counters(
 }
 
 pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
-    call::control(CallId::ibv_destroy_counters, || {
-        Counters::get(counters).map(|_| drop(Counters::from_raw(counters)))
-    })
+    call::destroying::<Counters>(CallId::ibv_destroy_counters, counters, |_| Ok(()))
 }
 
 /// `EINVAL` for a flow, `EOPNOTSUPP` except for packets.

@@ -1,8 +1,4 @@
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_uint, c_void},
-    sync::Arc,
-};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::{
     CompletionQueue,
@@ -16,15 +12,11 @@ use super::{
     context::{ContextInner, Ctx},
     event::count_acknowledged,
     latest_time::LatestTime,
-    object::{Object, User, Users, impl_object},
+    object::{User, Users, impl_object},
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::{self, Kind, requests, single, wake_ups},
-    layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
-    rule::Rule,
+    prelude::*,
     translate::{event::Subject, wc},
 };
 
@@ -131,15 +123,13 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    call::control(CallId::ibv_destroy_cq, || {
-        let object = Cq::get(cq)?;
+    call::destroying::<Cq>(CallId::ibv_destroy_cq, cq, |object| {
         object.users.none_left()?;
         let subject = Subject::Cq(object.cq.id().0);
         object.ctx.remove_object(subject, cq as usize, Kind::CqEventsUnacknowledged);
         requests::remove_cq(cq as usize);
         wake_ups::remove(cq as usize);
         channel::count((*cq).channel, -1);
-        drop(Cq::from_raw(cq));
         Ok(())
     })
 }

@@ -1,7 +1,6 @@
 //! Extended completion queues.
 
 use std::{
-    ffi::{c_int, c_uint},
     mem::offset_of,
     time::{Duration, SystemTime},
 };
@@ -14,18 +13,12 @@ use roce_provider::{
 use super::{
     batch::Batch,
     cq::{Cq, CurrentCompletion},
-    object::Object,
     pd::Pd,
 };
 use crate::{
-    call::{self, CallId, DataCall},
-    errno::{Errno, Result, refuse_if},
+    call::DataCall,
     hooks::check::{self, Kind, python, requests, single, wake_ups},
-    layout::{
-        consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
-        ibv_poll_cq_attr, read_sized,
-    },
-    rule::Rule,
+    prelude::*,
     translate::wc,
 };
 
@@ -40,47 +33,43 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    call::control(CallId::ibv_create_cq_ex, || create(context, &given(attr)?))
-}
-
-/// The program's structure may be shorter.
-unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
-    read_sized(attr, ibv_cq_init_attr_ex::zeroed(), |attr| match (*attr).comp_mask {
-        mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
-        mask if mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 => {
-            offset_of!(ibv_cq_init_attr_ex, parent_domain)
+    call::control(CallId::ibv_create_cq_ex, || {
+        // the program's structure may be shorter
+        let length = |attr: *const ibv_cq_init_attr_ex| match (*attr).comp_mask {
+            mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
+            mask if mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 => {
+                offset_of!(ibv_cq_init_attr_ex, parent_domain)
+            }
+            _ => offset_of!(ibv_cq_init_attr_ex, flags),
+        };
+        let attr = read_sized(attr, ibv_cq_init_attr_ex::zeroed(), length)
+            .ok_or(Errno::of(Rule::NullArgument))?;
+        let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
+        let is_unknown = attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
+            || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
+            || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
+        refuse_if(is_unknown, Rule::UnknownMask)?;
+        let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+            Some(Pd::get(attr.parent_domain)?)
+        } else {
+            None
+        };
+        refuse_if(parent.is_some_and(|parent| !parent.is_parent()), Rule::Members)?;
+        let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
+        if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
+            cq.batch = Batch::new(CurrentCompletion::NONE);
         }
-        _ => offset_of!(ibv_cq_init_attr_ex, flags),
+        cq.members = attr.wc_flags;
+        cq.parent = parent.map(|parent| parent.users.add());
+        set_functions(cq.functions());
+        let cq = cq.start();
+        if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+            single::promised(cq as usize, "it was made with IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
+        } else if parent.is_some() {
+            single::made_with(cq as usize, attr.parent_domain as usize);
+        }
+        Ok(cq.cast::<ibv_cq_ex>())
     })
-    .ok_or(Errno::of(Rule::NullArgument))
-}
-
-unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
-    let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
-    let is_unknown = attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
-        || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
-        || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
-    refuse_if(is_unknown, Rule::UnknownMask)?;
-    let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
-        Some(Pd::get(attr.parent_domain)?)
-    } else {
-        None
-    };
-    refuse_if(parent.is_some_and(|parent| !parent.is_parent()), Rule::Members)?;
-    let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
-    if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
-        cq.batch = Batch::new(CurrentCompletion::NONE);
-    }
-    cq.members = attr.wc_flags;
-    cq.parent = parent.map(|parent| parent.users.add());
-    set_functions(cq.functions());
-    let cq = cq.start();
-    if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
-        single::promised(cq as usize, "it was made with IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
-    } else if parent.is_some() {
-        single::made_with(cq as usize, attr.parent_domain as usize);
-    }
-    Ok(cq.cast())
 }
 
 fn set_functions(cq: &mut ibv_cq_ex) {

@@ -1,27 +1,14 @@
-use std::{
-    cell::UnsafeCell,
-    collections::BTreeMap,
-    ffi::{c_char, c_int},
-    net::IpAddr,
-    sync::Once,
-    time::Duration,
-};
+use std::{cell::UnsafeCell, collections::BTreeMap, net::IpAddr, sync::Once, time::Duration};
 
 use roce_provider::{
     Context, Device, OpenError, OpenOptions, WeakContext, calls::Call, environment,
     link::BindError, report,
 };
 
-use super::{
-    list,
-    object::{Object, impl_object},
-};
+use super::{list, object::impl_object};
 use crate::{
-    call::{self, CallId},
-    errno::Result,
-    export::export,
     hooks::check::{self, devices},
-    layout::{consts::*, ibv_device},
+    prelude::*,
     second,
     sync::Mutex,
 };
@@ -152,27 +139,24 @@ impl Dev {
 
     /// Opens the adapter once. Listing reports errors of the environment.
     pub(crate) fn open(&self) -> Result<Context, OpenError> {
-        self.open_or(Err)
+        self.open_if(false)
     }
 
     /// Opens with the port down if another program owns the address: programs that scan devices
     /// continue.
     pub(crate) fn open_or_down(&self) -> Result<Context, OpenError> {
-        self.open_or(Ok)
+        self.open_if(true)
     }
 
-    /// `taken` decides on an address in use: `Ok` opens with the port down.
-    fn open_or(
-        &self,
-        taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
-    ) -> Result<Context, OpenError> {
+    fn open_if(&self, may_be_down: bool) -> Result<Context, OpenError> {
         let device = self.device();
-        let busy = |address| OpenError::Bind(BindError::Taken(address));
         let mut open = self.open.lock();
         let known = open.as_ref().and_then(|open| Some((open.adapter.upgrade()?, open.taken)));
         if let Some((adapter, lacks)) = known.filter(|(adapter, _)| adapter.is_of_this_process()) {
-            lacks.map_or(Ok(()), |address| taken(address).map(drop)).map_err(busy)?;
-            return Ok(adapter);
+            return match lacks {
+                Some(address) if !may_be_down => Err(OpenError::Bind(BindError::Taken(address))),
+                _ => Ok(adapter),
+            };
         }
         let options = || {
             let mut options = OpenOptions::from_environment()
@@ -182,14 +166,11 @@ impl Dev {
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {
-            Err(OpenError::Bind(error)) => {
-                let address = match error {
-                    BindError::Taken(address) | BindError::OtherUser { address, .. } => address,
-                    _ => return Err(OpenError::Bind(error)),
-                };
-                if taken(address).is_err() {
+            Err(OpenError::Bind(error)) if may_be_down => {
+                let (BindError::Taken(address) | BindError::OtherUser { address, .. }) = error
+                else {
                     return Err(OpenError::Bind(error));
-                }
+                };
                 report::line(format_args!("the port of {} is down: {error}", device.name()));
                 (device.open_down(options()?)?, Some(address))
             }

@@ -1,25 +1,14 @@
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_uint, c_void},
-    sync::Arc,
-};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::{DeviceMemory, copy_from_program, copy_to_program};
 
 use super::{
     context::{ContextInner, Ctx},
     mr::{Mr, Region},
-    object::{Object, Users, impl_object},
+    object::{Users, impl_object},
     pd::Pd,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
-    rule::Rule,
-    translate::rights,
-};
+use crate::{prelude::*, translate::rights};
 
 /// Page alignment, log2.
 const LOG_PAGE: u32 = 12;
@@ -70,11 +59,9 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 }
 
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    call::control(CallId::ibv_free_dm, || {
-        let object = Dm::get(dm)?;
+    call::destroying::<Dm>(CallId::ibv_free_dm, dm, |object| {
         object.users.none_left()?;
         object.ctx.command_file.remove::<Dm>((*dm).handle, dm);
-        drop(Dm::from_raw(dm));
         Ok(())
     })
 }

@@ -1,11 +1,6 @@
 //! Regions of dma-bufs and `memfd_create`.
 
-use std::{
-    ffi::{c_int, c_uint, c_void},
-    io,
-    os::fd::BorrowedFd,
-    sync::Arc,
-};
+use std::{io, os::fd::BorrowedFd, sync::Arc};
 
 use roce_provider::{
     GpuMemory, gpus_work, map_shared,
@@ -14,19 +9,14 @@ use roce_provider::{
 
 use super::{
     mr::{Mr, PAGE, Region},
-    object::Object,
     pd::Pd,
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::{
         requests::{self, RegionMemory},
         watch,
     },
-    layout::{consts::*, ibv_mr, ibv_pd},
-    rule::Rule,
+    prelude::*,
     translate::rights,
 };
 

@@ -1,24 +1,15 @@
 //! Thread domains and parent domains.
 
-use std::{cell::UnsafeCell, ffi::c_int, mem::offset_of, sync::Arc};
+use std::{cell::UnsafeCell, mem::offset_of, sync::Arc};
 
 use roce_provider::ThreadDomain;
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, Users, impl_object},
+    object::{Users, impl_object},
     pd::Pd,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    hooks::check::single,
-    layout::{
-        consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
-        read_sized,
-    },
-    rule::Rule,
-};
+use crate::{hooks::check::single, prelude::*};
 
 #[repr(C)]
 pub(crate) struct Td {
@@ -45,23 +36,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 }
 
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    call::control(CallId::ibv_dealloc_td, || {
-        Td::get(td)?.users.none_left()?;
-        drop(Td::from_raw(td));
-        Ok(())
-    })
-}
-
-/// The program's structure may be shorter.
-unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
-    read_sized(attr, ibv_parent_domain_init_attr::zeroed(), |attr| {
-        if (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0 {
-            offset_of!(ibv_parent_domain_init_attr, pd_context)
-        } else {
-            offset_of!(ibv_parent_domain_init_attr, alloc)
-        }
-    })
-    .ok_or(Errno::of(Rule::NullArgument))
+    call::destroying::<Td>(CallId::ibv_dealloc_td, td, |td| td.users.none_left())
 }
 
 /// Ignores allocators (for rings that devices read) and permission to share memory with a
@@ -72,7 +47,16 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 ) -> *mut ibv_pd {
     call::control(CallId::ibv_alloc_parent_domain, || {
         let ctx = Ctx::get(context)?;
-        let attr = given(attr)?;
+        // the program's structure may be shorter
+        let length = |attr: *const ibv_parent_domain_init_attr| {
+            if (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0 {
+                offset_of!(ibv_parent_domain_init_attr, pd_context)
+            } else {
+                offset_of!(ibv_parent_domain_init_attr, alloc)
+            }
+        };
+        let attr = read_sized(attr, ibv_parent_domain_init_attr::zeroed(), length)
+            .ok_or(Errno::of(Rule::NullArgument))?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
         let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS

@@ -1,7 +1,4 @@
-use std::{
-    ffi::c_int,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use roce_provider::calls::Call;
 
@@ -10,11 +7,8 @@ use super::{
     object::Awaited,
 };
 use crate::{
-    call::{self, CallId},
-    errno::Result,
-    export::export,
     hooks::check::wake_ups,
-    layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
+    prelude::*,
     translate::event::{self, Subject},
     wait::{Polled, test_cancel, wait_readable},
 };

@@ -1,25 +1,15 @@
 //! Flows of raw packets.
 
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_void},
-    sync::Arc,
-};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::{Flow, copy_from_program};
 
 use super::{
     context::ContextInner,
-    object::{Object, User, impl_object},
+    object::{User, impl_object},
     qp::Qp,
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Result, refuse_if},
-    layout::{ibv_context, ibv_qp},
-    rule::Rule,
-    translate::flow,
-};
+use crate::{prelude::*, translate::flow};
 
 #[allow(non_camel_case_types, reason = "named as in C")]
 #[repr(C)]
@@ -41,26 +31,23 @@ pub(crate) struct FlowObject {
 
 impl_object!(FlowObject, ibv_flow, context, handle);
 
-unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
-    let object = Qp::get(qp)?;
-    refuse_if(given.is_null(), Rule::NullArgument)?;
-    let attr = flow::from_c(|at, to| {
-        Ok(copy_from_program(given.wrapping_add(at), to.as_mut_ptr(), to.len())?)
-    })?;
-    let flow = object.qp.create_flow(&attr)?;
-    let context = (*qp).context;
-    let c = UnsafeCell::new(ibv_flow { comp_mask: 0, context, handle: object.ctx.new_handle() });
-    let ctx = object.ctx.clone();
-    Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw())
-}
-
-pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, attr: *mut c_void) -> *mut c_void {
-    call::control(CallId::ibv_create_flow, || create(qp, attr.cast())).cast()
+pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, given: *mut c_void) -> *mut c_void {
+    call::control(CallId::ibv_create_flow, || {
+        let object = Qp::get(qp)?;
+        refuse_if(given.is_null(), Rule::NullArgument)?;
+        let given = given.cast::<u8>();
+        let attr = flow::from_c(|at, to| {
+            Ok(copy_from_program(given.wrapping_add(at), to.as_mut_ptr(), to.len())?)
+        })?;
+        let flow = object.qp.create_flow(&attr)?;
+        let (context, handle) = ((*qp).context, object.ctx.new_handle());
+        let c = UnsafeCell::new(ibv_flow { comp_mask: 0, context, handle });
+        let ctx = object.ctx.clone();
+        Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw())
+    })
+    .cast()
 }
 
 pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut c_void) -> c_int {
-    call::control(CallId::ibv_destroy_flow, || {
-        let flow: *mut ibv_flow = flow.cast();
-        FlowObject::get(flow).map(|_| drop(FlowObject::from_raw(flow)))
-    })
+    call::destroying::<FlowObject>(CallId::ibv_destroy_flow, flow.cast(), |_| Ok(()))
 }

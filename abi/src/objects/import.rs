@@ -1,19 +1,9 @@
 //! Importing by number within a process.
 
-use std::ffi::c_int;
-
 use roce_provider::calls::Call;
 
-use super::{
-    command_file::CommandFile, context::Ctx, dm::Dm, mr::Mr, object::Object, pd::Pd, table,
-};
-use crate::{
-    call::{self, CallId},
-    errno::Errno,
-    export::export,
-    layout::{ibv_context, ibv_dm, ibv_mr, ibv_pd},
-    rule::Rule,
-};
+use super::{command_file::CommandFile, context::Ctx, dm::Dm, mr::Mr, pd::Pd, table};
+use crate::prelude::*;
 
 /// The context takes over the descriptor.
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {

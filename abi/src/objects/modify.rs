@@ -3,8 +3,6 @@
 //! Source: table "QP state transition properties" (11.2.4.2): required attributes here, optional
 //! ones in the transport.
 
-use std::ffi::c_int;
-
 use roce_provider::{
     QueuePair,
     transport::{
@@ -17,14 +15,10 @@ use roce_provider::{
     },
 };
 
-use super::{object::Object, qp::Qp};
+use super::qp::Qp;
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    hooks::check::{self, requests, settings},
-    layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
-    rule::Rule,
+    hooks::check::{self, Kind, requests, settings},
+    prelude::*,
     translate::{
         address, mtu,
         qp::{attr_from_c, path_migration_from_c, state_from_c},
@@ -255,15 +249,18 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
         requests::reset_qp(qp.key());
     }
     if qp.qp_type != QpType::XrcTarget {
-        let given = |bit: u32, value: u8| (mask & bit != 0).then_some(value);
-        settings::changed(
-            qp.qp.qpn().get(),
-            given(IBV_QP_TIMEOUT, attr.timeout),
-            given(IBV_QP_RETRY_CNT, attr.retry_cnt),
-            given(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer),
-        );
+        let qpn = qp.qp.qpn().get();
+        for (bit, value, kind) in [
+            (IBV_QP_TIMEOUT, attr.timeout, Kind::TimeoutZero),
+            (IBV_QP_RETRY_CNT, attr.retry_cnt, Kind::RetryZero),
+            (IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer, Kind::RnrTimerZero),
+        ] {
+            if mask & bit != 0 && value == 0 {
+                check::emit_here(kind, "called", format!("qp {qpn:#x}: ibv_modify_qp"));
+            }
+        }
         if mask & IBV_QP_STATE != 0 && matches!(attr.qp_state, IBV_QPS_RTR | IBV_QPS_RTS) {
-            settings::connected(qp.qp.qpn().get());
+            settings::connected(qpn);
         }
     }
 }

@@ -1,8 +1,4 @@
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_uint, c_void},
-    sync::Arc,
-};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::{
     ForeignMemory, GpuMemory, MemoryRegion, NullRegion, ReregMr, transport::mem::Memory,
@@ -11,20 +7,16 @@ use roce_provider::{
 use super::{
     command_file::CommandFile,
     context::ContextInner,
-    object::{Object, User, impl_object},
+    object::{User, impl_object},
     pd::Pd,
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result},
-    export::export,
     hooks::check::{
         self, keys,
         requests::{self, RegionMemory},
         watch,
     },
-    layout::{consts::*, ibv_mr, ibv_pd},
-    rule::Rule,
+    prelude::*,
     sync::Mutex,
     translate::rights,
 };
@@ -159,14 +151,20 @@ pub(crate) unsafe fn register(
     let gpu = GpuMemory::find(address as u64, length)?;
     // the processor cannot compare memory of a GPU
     let in_process = if gpu.is_some() { 0 } else { length };
-    let region = if let Some(memory) = gpu {
-        pd.domain.register(Arc::new(memory), start, rights)?
-    } else if check::is_on() {
-        watched(pd, address, length, start, access)?
-    } else if access & IBV_ACCESS_ON_DEMAND != 0 {
-        pd.domain.register_raw_on_demand(address.cast(), length, start, rights)?
-    } else {
-        pd.domain.register_raw(address.cast(), length, start, rights)?
+    let memory = match gpu {
+        Some(memory) => Some(Arc::new(memory) as Arc<dyn Memory>),
+        None if access & IBV_ACCESS_ON_DEMAND != 0 => {
+            Some(watch::watched(ForeignMemory::on_demand(address.cast(), length)))
+        }
+        None if check::is_on() => {
+            ForeignMemory::new(address.cast(), length, rights).ok().map(watch::watched)
+        }
+        None => None,
+    };
+    let region = match memory {
+        Some(memory) => pd.domain.register(memory, start, rights)?,
+        // explains unreachable memory
+        None => pd.domain.register_raw(address.cast(), length, start, rights)?,
     };
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
@@ -178,26 +176,6 @@ pub(crate) unsafe fn register(
     };
     requests::add_region(pd.ctx.device(), lkey, memory);
     Ok(mr)
-}
-
-unsafe fn watched(
-    pd: &Pd,
-    address: *mut c_void,
-    length: usize,
-    start: u64,
-    access: c_uint,
-) -> Result<MemoryRegion> {
-    let rights = rights::from_c(access)?;
-    let memory = if access & IBV_ACCESS_ON_DEMAND != 0 {
-        ForeignMemory::on_demand(address.cast(), length)
-    } else {
-        match ForeignMemory::new(address.cast(), length, rights) {
-            Ok(memory) => memory,
-            // fails likewise, explained
-            Err(_) => return Ok(pd.domain.register_raw(address.cast(), length, start, rights)?),
-        }
-    };
-    Ok(pd.domain.register(watch::watched(memory), start, rights)?)
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
@@ -232,8 +210,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    call::control(CallId::ibv_dereg_mr, || {
-        let object = Mr::get(mr)?;
+    call::destroying::<Mr>(CallId::ibv_dereg_mr, mr, |object| {
         let (device, lkey) = (object.ctx.device(), (*mr).lkey);
         let user = requests::user_of_region(device, lkey);
         if let Some(region) = object.region() {
@@ -243,7 +220,6 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         requests::remove_region(device, lkey);
         requests::region_gone(CallId::ibv_dereg_mr, lkey, user);
         object.ctx.command_file.remove::<Mr>((*mr).handle, mr);
-        drop(Mr::from_raw(mr));
         Ok(())
     })
 }

@@ -1,7 +1,4 @@
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_uint},
-};
+use std::cell::UnsafeCell;
 
 use roce_provider::{
     MemoryWindow,
@@ -13,16 +10,13 @@ use roce_provider::{
 };
 
 use super::{
-    object::{Object, User, impl_object},
+    object::{User, impl_object},
     pd::Pd,
     qp::Qp,
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
     hooks::check::keys,
-    layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
-    rule::Rule,
+    prelude::*,
     translate::{rights, wr},
 };
 

@@ -1,16 +1,12 @@
-use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::ProtectionDomain;
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, User, Users, impl_object},
+    object::{User, Users, impl_object},
 };
-use crate::{
-    call::{self, CallId},
-    export::export,
-    layout::{ibv_context, ibv_pd},
-};
+use crate::prelude::*;
 
 #[repr(C)]
 pub(crate) struct Pd {
@@ -70,11 +66,9 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
 }
 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    call::control(CallId::ibv_dealloc_pd, || {
-        let object = Pd::get(pd)?;
+    call::destroying::<Pd>(CallId::ibv_dealloc_pd, pd, |object| {
         object.users.none_left()?;
         object.ctx.command_file.remove::<Pd>((*pd).handle, pd);
-        drop(Pd::from_raw(pd));
         Ok(())
     })
 }

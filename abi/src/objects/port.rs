@@ -1,5 +1,3 @@
-use std::ffi::{c_int, c_uint};
-
 use roce_provider::{
     AtomicCap, Context, DeviceAttr, GidType, PortAttr,
     calls::Call,
@@ -7,17 +5,7 @@ use roce_provider::{
 };
 
 use super::{context::Ctx, device::copy_text};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::{export, export_private},
-    layout::{
-        consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
-        ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
-    },
-    rule::Rule,
-    translate::mtu,
-};
+use crate::{export::export_private, prelude::*, translate::mtu};
 
 /// sysfs's numbers, for `ibv_query_gid_type`.
 const SYSFS_ROCE_V1: c_uint = 0;

@@ -1,6 +1,6 @@
 //! Posts lists of work requests, possibly unaligned: some programs pack structures.
 
-use std::{ffi::c_int, mem::MaybeUninit};
+use std::mem::MaybeUninit;
 
 use roce_provider::{
     copy_from_program,
@@ -12,18 +12,16 @@ use roce_provider::{
     },
 };
 
-use super::{ah::Ah, mw, object::Object, qp::Qp, srq::Srq};
+use super::{ah::Ah, mw, qp::Qp, srq::Srq};
 use crate::{
-    call::{self, CallId, DataCall},
-    errno::{Errno, Result},
+    call::DataCall,
     hooks::check::{
         self, Kind,
         request::Request,
         requests::{self, Queue},
         single,
     },
-    layout::{UdPart, consts::*, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq},
-    rule::Rule,
+    prelude::*,
     translate::wr::{flags, immediate, inline, list, remote, sges},
 };
 
@@ -103,25 +101,21 @@ trait Listed: Copy {
     fn next(&self) -> *mut Self;
 }
 
-impl Listed for ibv_send_wr {
-    fn wr_id(&self) -> u64 {
-        self.wr_id
-    }
+macro_rules! listed {
+    ($($wr:ident)*) => {
+        $(impl Listed for $wr {
+            fn wr_id(&self) -> u64 {
+                self.wr_id
+            }
 
-    fn next(&self) -> *mut Self {
-        self.next
-    }
+            fn next(&self) -> *mut Self {
+                self.next
+            }
+        })*
+    };
 }
 
-impl Listed for ibv_recv_wr {
-    fn wr_id(&self) -> u64 {
-        self.wr_id
-    }
-
-    fn next(&self) -> *mut Self {
-        self.next
-    }
-}
+listed!(ibv_send_wr ibv_recv_wr);
 
 /// `place` ends at a failing request; under checks, unreadable requests fail.
 #[inline]

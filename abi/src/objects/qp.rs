@@ -1,4 +1,4 @@
-use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::{
     QueuePair,
@@ -13,23 +13,16 @@ use roce_provider::{
 use super::{
     batch::Batch,
     context::ContextInner,
-    object::{Object, User, Users, impl_object},
+    object::{User, Users, impl_object},
     xrc::Target,
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, refuse_if},
-    export::export,
     hooks::check::{
         Kind,
         requests::{self, QpKey},
         single,
     },
-    layout::{
-        consts::*, copy_sized, ibv_context, ibv_mw, ibv_qp, ibv_qp_attr, ibv_qp_ex,
-        ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    },
-    rule::Rule,
+    prelude::*,
     sync::Mutex,
     translate::{
         event::Subject,
@@ -45,7 +38,7 @@ pub(crate) struct Qp {
     pub(crate) caps: QpCaps,
     pub(crate) ctx: Arc<ContextInner>,
     /// Attached groups prevent destruction.
-    pub(crate) groups: Mutex<Vec<Gid>>,
+    groups: Mutex<Vec<Gid>>,
     /// Flows prevent destruction.
     pub(crate) users: Users,
     /// Created for `ibv_wr_start`.
@@ -68,22 +61,16 @@ pub(crate) struct Requests {
     pub(crate) error: Option<Errno>,
 }
 
-pub(crate) struct NewQp {
-    pub(crate) qp: QueuePair,
-    pub(crate) target: Option<Arc<Target>>,
-    pub(crate) made_from: Vec<User>,
-    pub(crate) sq_sig_all: bool,
-}
-
 impl Qp {
     pub(crate) unsafe fn create_raw(
-        new: NewQp,
+        qp: QueuePair,
+        target: Option<Arc<Target>>,
+        _made_from: Vec<User>,
         ctx: &Arc<ContextInner>,
         attr: &ibv_qp_init_attr_ex,
         context: *mut ibv_context,
         set_operations: fn(&mut ibv_qp_ex, QpType, u64),
     ) -> *mut ibv_qp {
-        let NewQp { qp, target, made_from, sq_sig_all } = new;
         let QpInfo { qpn, qp_type, caps, .. } = qp.query();
         let mut c = ibv_qp_ex::zeroed();
         c.qp_base = ibv_qp {
@@ -116,9 +103,9 @@ impl Qp {
             users: Users::default(),
             is_extended: send_ops.is_some(),
             batch: Batch::new(Requests::default()),
-            sq_sig_all,
+            sq_sig_all: attr.sq_sig_all != 0,
             target,
-            _made_from: made_from,
+            _made_from,
         };
         let qp = qp.into_raw();
         single::made_with(qp as usize, attr.pd as usize);
@@ -141,8 +128,7 @@ impl Qp {
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    call::control(CallId::ibv_destroy_qp, || {
-        let object = Qp::get(qp)?;
+    call::destroying::<Qp>(CallId::ibv_destroy_qp, qp, |object| {
         refuse_if(!object.groups.lock().is_empty(), Rule::StillUsed)?;
         object.users.none_left()?;
         if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
@@ -151,7 +137,6 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let subject = Subject::Qp(object.qp.qpn().get());
         object.ctx.remove_object(subject, qp as usize, Kind::AsyncEventsUnacknowledged);
         requests::remove_qp(object.key());
-        drop(Qp::from_raw(qp));
         Ok(())
     })
 }
@@ -189,4 +174,37 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     })
 }
 
-export!(ibv_destroy_qp, ibv_query_qp);
+/// The LID is ignored.
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
+    _lid: u16,
+) -> c_int {
+    call::control(CallId::ibv_attach_mcast, || {
+        let qp = Qp::get(qp)?;
+        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let mut groups = qp.groups.lock();
+        if !groups.contains(&group) {
+            qp.qp.attach_mcast(group)?;
+            groups.push(group);
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
+    _lid: u16,
+) -> c_int {
+    call::control(CallId::ibv_detach_mcast, || {
+        let qp = Qp::get(qp)?;
+        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let mut groups = qp.groups.lock();
+        qp.qp.detach_mcast(group)?;
+        groups.retain(|&other| other != group);
+        Ok(())
+    })
+}
+
+export!(ibv_destroy_qp, ibv_query_qp, ibv_attach_mcast, ibv_detach_mcast);

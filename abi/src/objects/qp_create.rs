@@ -8,22 +8,14 @@ use roce_provider::{
 use super::{
     context::Ctx,
     cq::Cq,
-    object::Object,
     pd::Pd,
-    qp::{NewQp, Qp},
+    qp::Qp,
     qp_ex,
     srq::Srq,
     xrc::{Target, Xrcd},
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    layout::{
-        consts::*, ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-        ibv_qp_open_attr, ibv_sge,
-    },
-    rule::Rule,
+    prelude::*,
     translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
@@ -65,26 +57,19 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     if is_initiator || srq.is_some() {
         (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
     }
-    let sq_sig_all = attr.sq_sig_all != 0;
     let qp = pd.domain.create_qp(&QpInitAttr {
         qp_type,
         send_cq: send_cq.cq.clone(),
         recv_cq: recv_cq.cq.clone(),
         srq: srq.map(|srq| srq.srq.clone()),
         caps,
-        sq_sig_all,
+        sq_sig_all: attr.sq_sig_all != 0,
         quirks: Quirks::default(),
     })?;
     attr.cap = caps_to_c(&caps);
     let mut made_from = vec![pd.users.add(), send_cq.users.add(), recv_cq.users.add()];
     made_from.extend(srq.map(|srq| srq.users.add()));
-    Ok(Qp::create_raw(
-        NewQp { qp, target: None, made_from, sq_sig_all },
-        &pd.ctx,
-        attr,
-        context,
-        qp_ex::set_operations,
-    ))
+    Ok(Qp::create_raw(qp, None, made_from, &pd.ctx, attr, context, qp_ex::set_operations))
 }
 
 unsafe fn create_target(
@@ -110,9 +95,9 @@ unsafe fn open_target(
     attr: &ibv_qp_init_attr_ex,
     context: *mut ibv_context,
 ) -> *mut ibv_qp {
-    let made_from = vec![xrcd.users.add()];
-    let new = NewQp { qp: target.qp.clone(), target: Some(target), made_from, sq_sig_all: false };
-    Qp::create_raw(new, &xrcd.ctx, attr, context, qp_ex::set_operations)
+    let (qp, made_from) = (target.qp.clone(), vec![xrcd.users.add()]);
+    let target = Some(target);
+    Qp::create_raw(qp, target, made_from, &xrcd.ctx, attr, context, qp_ex::set_operations)
 }
 
 pub(crate) unsafe extern "C" fn open_qp(

@@ -1,7 +1,5 @@
 //! `ibv_wr_start` to `ibv_wr_complete`, which posts all requests or none.
 
-use std::ffi::{c_int, c_void};
-
 use roce_provider::{
     calls::Call,
     transport::{
@@ -15,23 +13,16 @@ use roce_provider::{
 use super::{
     ah::Ah,
     mw,
-    object::Object,
     qp::{Qp, Requests},
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::{
         self, python, records,
         request::Request,
         requests::{self as checks, Queue},
         single::{self, Inside},
     },
-    layout::{
-        consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
-    },
-    rule::Rule,
+    prelude::*,
     translate::wr::{elements, flags, immediate, inline, remote, sges},
 };
 

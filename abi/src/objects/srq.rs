@@ -1,29 +1,17 @@
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_void},
-    mem::offset_of,
-    sync::Arc,
-};
+use std::{cell::UnsafeCell, mem::offset_of, sync::Arc};
 
 use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
 
 use super::{
     context::{ContextInner, Ctx},
     cq::Cq,
-    object::{Object, User, Users, impl_object},
+    object::{User, Users, impl_object},
     pd::Pd,
     xrc::Xrcd,
 };
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
     hooks::check::{Kind, requests},
-    layout::{
-        consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
-        ibv_srq_init_attr_ex, read_sized,
-    },
-    rule::Rule,
+    prelude::*,
     translate::event::Subject,
 };
 
@@ -135,13 +123,11 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    call::control(CallId::ibv_destroy_srq, || {
-        let object = Srq::get(srq)?;
+    call::destroying::<Srq>(CallId::ibv_destroy_srq, srq, |object| {
         object.users.none_left()?;
         let subject = Subject::Srq(object.srq.id().get());
         object.ctx.remove_object(subject, srq as usize, Kind::AsyncEventsUnacknowledged);
         requests::remove_shared(srq as usize);
-        drop(Srq::from_raw(srq));
         Ok(())
     })
 }

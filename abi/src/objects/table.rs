@@ -1,6 +1,6 @@
 //! Operations reached through a context.
 
-use std::{ffi::c_int, sync::Arc};
+use std::sync::Arc;
 
 use roce_provider::{Context, OpenError};
 
@@ -8,12 +8,7 @@ use super::{
     advise, command_file::CommandFile, context::Ctx, counters, cq, cq_ex, device::Dev, dm, domain,
     flow, modify, mr, mw, port, post, qp_create, srq, xrc,
 };
-use crate::{
-    call::{self, CallId},
-    errno::Result,
-    export::export,
-    layout::{ibv_context, ibv_device, verbs_context},
-};
+use crate::prelude::*;
 
 /// Unset operations are unsupported, by the headers.
 fn operations() -> verbs_context {

@@ -3,7 +3,6 @@
 use std::{
     cell::UnsafeCell,
     collections::HashMap,
-    ffi::c_int,
     os::fd::BorrowedFd,
     sync::{Arc, Weak},
 };
@@ -12,15 +11,9 @@ use roce_provider::{QueuePair, XrcDomain};
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, Users, impl_object},
+    object::{Users, impl_object},
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    layout::{consts::*, ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
-    rule::Rule,
-    sync::Mutex,
-};
+use crate::{prelude::*, sync::Mutex};
 
 #[repr(C)]
 pub(crate) struct Xrcd {
@@ -114,9 +107,5 @@ pub(crate) unsafe extern "C" fn open_xrcd(
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    call::control(CallId::ibv_close_xrcd, || {
-        Xrcd::get(xrcd)?.users.none_left()?;
-        drop(Xrcd::from_raw(xrcd));
-        Ok(())
-    })
+    call::destroying::<Xrcd>(CallId::ibv_close_xrcd, xrcd, |xrcd| xrcd.users.none_left())
 }

@@ -1,7 +1,4 @@
-use std::{
-    ffi::c_int,
-    net::{IpAddr, SocketAddr},
-};
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{AF_INET6, sockaddr, socklen_t};
 
@@ -9,13 +6,7 @@ use super::{
     table::{self, Entry},
     wait::{Blocking, WOULD_BLOCK, until},
 };
-use crate::{
-    call::{self, CallId},
-    cm::address,
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    rule::Rule,
-};
+use crate::{cm::address, prelude::*};
 
 /// IPv4-mapped IPv6 becomes IPv4.
 pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {

@@ -1,6 +1,6 @@
 //! `repoll`: instances for rsockets, beside the kernel's `epoll` for other descriptors.
 
-use std::{collections::BTreeMap, ffi::c_int, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use libc::epoll_event;
 use roce_provider::calls::Call;
@@ -8,10 +8,7 @@ use roce_rsocket::{Deadline, polling_time, wakeup_descriptor};
 
 use super::{poll, table};
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result},
-    export::export,
-    rule::Rule,
+    prelude::*,
     sync::Mutex,
     wait::{milliseconds, test_cancel, wait_for},
 };
@@ -137,48 +134,41 @@ fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     Ok(poll::slept_on([own, instance].into_iter().chain(fds).map(poll::wanted)))
 }
 
-unsafe fn wait(
-    instance: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    timeout: c_int,
-) -> Result<c_int> {
-    test_cancel();
-    let most = usize::try_from(most)
-        .ok()
-        .filter(|most| *most > 0)
-        .ok_or(Errno::of(Rule::SocketArgument))?;
-    let end = Deadline::after(u64::try_from(timeout).ok().map(Duration::from_millis));
-    let polling = Deadline::after(Some(polling_time()));
-    let mut list = None;
-    loop {
-        let sleep = {
-            let _call = Call::begin();
-            let count = take_ready(instance, events, most)?;
-            if count > 0 || end.is_over() {
-                return Ok(count as c_int);
-            }
-            let sleep = list.take();
-            if sleep.is_none() && polling.is_over() {
-                list = Some(prepare(instance)?);
-            }
-            sleep
-        };
-        if let Some((list, length)) = sleep
-            && wait_for(list, length, milliseconds(end.left())) < 0
-        {
-            return Err(Errno::last());
-        }
-    }
-}
-
 unsafe extern "C-unwind" fn repoll_wait(
     instance: c_int,
     events: *mut epoll_event,
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    call::waiting(CallId::repoll_wait, || wait(instance, events, most, timeout))
+    call::waiting(CallId::repoll_wait, || {
+        test_cancel();
+        let most = usize::try_from(most)
+            .ok()
+            .filter(|most| *most > 0)
+            .ok_or(Errno::of(Rule::SocketArgument))?;
+        let end = Deadline::after(u64::try_from(timeout).ok().map(Duration::from_millis));
+        let polling = Deadline::after(Some(polling_time()));
+        let mut list = None;
+        loop {
+            let sleep = {
+                let _call = Call::begin();
+                let count = take_ready(instance, events, most)?;
+                if count > 0 || end.is_over() {
+                    return Ok(count as c_int);
+                }
+                let sleep = list.take();
+                if sleep.is_none() && polling.is_over() {
+                    list = Some(prepare(instance)?);
+                }
+                sleep
+            };
+            if let Some((list, length)) = sleep
+                && wait_for(list, length, milliseconds(end.left())) < 0
+            {
+                return Err(Errno::last());
+            }
+        }
+    })
 }
 
 /// Closes an instance; `EBADF` otherwise.

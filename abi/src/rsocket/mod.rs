@@ -1,7 +1,6 @@
 //! librdmacm's rsockets on [`roce_rsocket`]. Waits are here, where cancellation leaks nothing.
 
 mod connect;
-mod datagram;
 mod descriptor;
 pub(crate) mod exit;
 mod instance;
@@ -12,6 +11,5 @@ mod poll;
 mod receive;
 mod select;
 mod send;
-mod shut;
 mod table;
 mod wait;

@@ -1,18 +1,10 @@
-use std::{
-    ffi::{c_int, c_void},
-    time::Duration,
-};
+use std::time::Duration;
 
 use libc::{linger, socklen_t, timeval};
 use roce_rsocket::Settings;
 
 use super::table::{self, Entry};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// librdmacm's queue options.
 const SOL_RDMA: c_int = 0x10000;
@@ -46,23 +38,6 @@ unsafe fn set(
     length: socklen_t,
 ) -> Result<()> {
     let socket = &entry.socket;
-    match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            let linger { l_onoff, l_linger } = given(at, length)?;
-            let seconds = u32::try_from(l_linger).unwrap_or_default();
-            entry.options.lock().linger = (l_onoff != 0, seconds);
-            return Ok(());
-        }
-        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
-            entry.options.lock().receive_limit = limit(at, length)?;
-            return Ok(());
-        }
-        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
-            entry.options.lock().send_limit = limit(at, length)?;
-            return Ok(());
-        }
-        _ => {}
-    }
     refuse_if(level == libc::IPPROTO_TCP && socket.is_datagram(), Rule::SocketOption)?;
     let value: c_int = given(at, length)?;
     let flag = value != 0;
@@ -73,6 +48,17 @@ unsafe fn set(
         Ok(())
     };
     match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let linger { l_onoff, l_linger } = given(at, length)?;
+            let seconds = u32::try_from(l_linger).unwrap_or_default();
+            entry.options.lock().linger = (l_onoff != 0, seconds);
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+            entry.options.lock().receive_limit = limit(at, length)?;
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+            entry.options.lock().send_limit = limit(at, length)?;
+        }
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => size(Settings::set_send_buffer)?,
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => size(Settings::set_receive_buffer)?,
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => socket.set_reuse_addr(flag)?,
@@ -162,25 +148,6 @@ fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
     Ok(c_int::try_from(number).unwrap_or(c_int::MAX))
 }
 
-unsafe fn get(
-    entry: &Entry,
-    level: c_int,
-    name: c_int,
-    at: *mut c_void,
-    length: *mut socklen_t,
-) -> Result<()> {
-    let options = *entry.options.lock();
-    match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            let (on, seconds) = options.linger;
-            give(linger { l_onoff: on.into(), l_linger: seconds.cast_signed() }, at, length)
-        }
-        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(options.receive_limit), at, length),
-        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(options.send_limit), at, length),
-        _ => give(number(entry, level, name)?, at, length),
-    }
-}
-
 unsafe extern "C" fn rgetsockopt(
     fd: c_int,
     level: c_int,
@@ -190,7 +157,16 @@ unsafe extern "C" fn rgetsockopt(
 ) -> c_int {
     call::control(CallId::rgetsockopt, || {
         let entry = table::find(fd)?;
-        get(&entry, level, name, at, length)
+        let options = *entry.options.lock();
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let (on, seconds) = options.linger;
+                give(linger { l_onoff: on.into(), l_linger: seconds.cast_signed() }, at, length)
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(options.receive_limit), at, length),
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(options.send_limit), at, length),
+            _ => give(number(&entry, level, name)?, at, length),
+        }
     })
 }
 

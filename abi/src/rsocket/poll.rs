@@ -1,6 +1,6 @@
 use std::{
     cell::RefCell,
-    ffi::{c_int, c_short, c_ulong},
+    ffi::{c_short, c_ulong},
     time::Duration,
 };
 
@@ -10,9 +10,7 @@ use roce_rsocket::{Deadline, Readiness, polling_time, wakeup_descriptor};
 
 use super::table;
 use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result},
-    export::export,
+    prelude::*,
     wait::{milliseconds, poll_once, test_cancel},
 };
 
@@ -59,53 +57,6 @@ fn of_rsocket(one: &pollfd) -> c_short {
     }
 }
 
-enum Next {
-    Return(c_int),
-    TryAgain,
-    Sleep(c_int),
-}
-
-struct Wait {
-    polling: Deadline,
-    end: Deadline,
-    own: Option<c_int>,
-}
-
-impl Wait {
-    unsafe fn next(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
-        let each = || (0..count).map(|index| all.add(index));
-        // others first: the sleep reuses the list
-        let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
-        let (list, length) = slept_on(others);
-        if libc::poll(list, length, 0) < 0 {
-            return Err(Errno::last());
-        }
-        let mut ready = 0;
-        for (index, one) in each().enumerate() {
-            let is_one = table::is_one((*one).fd);
-            (*one).revents = if is_one { of_rsocket(&*one) } else { found(index) };
-            ready += c_int::from((*one).revents != 0);
-        }
-        if ready > 0 || self.end.is_over() {
-            return Ok(Next::Return(ready));
-        }
-        if !self.polling.is_over() {
-            return Ok(Next::TryAgain);
-        }
-        let Some(own) = self.own.take() else {
-            self.own = Some(wakeup_descriptor()?);
-            each()
-                .filter_map(|one| table::find((*one).fd).ok())
-                .try_for_each(|entry| entry.socket.prepare_to_wait())?;
-            return Ok(Next::TryAgain);
-        };
-        let sleeping =
-            each().map(|one| if table::is_one((*one).fd) { wanted((*one).fd) } else { *one });
-        slept_on(sleeping.chain([wanted(own)]));
-        Ok(Next::Sleep(milliseconds(self.end.left())))
-    }
-}
-
 /// `poll` with rsockets. Cancellation point.
 pub(super) unsafe fn poll_all(
     all: *mut pollfd,
@@ -113,23 +64,47 @@ pub(super) unsafe fn poll_all(
     limit: Option<Duration>,
 ) -> Result<c_int> {
     test_cancel();
-    let end = Deadline::after(limit);
-    let mut wait = Wait { polling: Deadline::after(Some(polling_time())), end, own: None };
+    let (end, polling) = (Deadline::after(limit), Deadline::after(Some(polling_time())));
+    let each = || (0..count).map(|index| all.add(index));
+    let mut own = None;
     loop {
-        let next = {
+        let sleep = {
             let _call = Call::begin();
-            wait.next(all, count)?
-        };
-        match next {
-            Next::Return(ready) => return Ok(ready),
-            Next::TryAgain => {}
-            Next::Sleep(timeout) => {
-                let (list, length) =
-                    SLEPT_ON.with_borrow_mut(|list| (list.as_mut_ptr(), list.len() as c_ulong));
-                if poll_once(list, length, timeout) < 0 {
-                    return Err(Errno::last());
+            // others first: the sleep reuses the list
+            let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
+            let (list, length) = slept_on(others);
+            if libc::poll(list, length, 0) < 0 {
+                return Err(Errno::last());
+            }
+            let mut ready = 0;
+            for (index, one) in each().enumerate() {
+                let is_one = table::is_one((*one).fd);
+                (*one).revents = if is_one { of_rsocket(&*one) } else { found(index) };
+                ready += c_int::from((*one).revents != 0);
+            }
+            if ready > 0 || end.is_over() {
+                return Ok(ready);
+            }
+            match own.take() {
+                _ if !polling.is_over() => None,
+                Some(own) => {
+                    let sleeping = each()
+                        .map(|one| if table::is_one((*one).fd) { wanted((*one).fd) } else { *one });
+                    Some(slept_on(sleeping.chain([wanted(own)])))
+                }
+                None => {
+                    own = Some(wakeup_descriptor()?);
+                    each()
+                        .filter_map(|one| table::find((*one).fd).ok())
+                        .try_for_each(|entry| entry.socket.prepare_to_wait())?;
+                    None
                 }
             }
+        };
+        if let Some((list, length)) = sleep
+            && poll_once(list, length, milliseconds(end.left())) < 0
+        {
+            return Err(Errno::last());
         }
     }
 }

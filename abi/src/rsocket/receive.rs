@@ -1,31 +1,15 @@
-use std::ffi::{c_int, c_void};
-
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 use roce_provider::calls::Call;
 
 use super::{
-    connect, datagram,
+    connect::{give, give_peer},
     iovec::Cursor,
-    wait::{Blocking, transfer},
+    table,
+    wait::{Blocking, transfer, until},
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Result, refuse_if},
-    export::export,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
-
-/// With `MSG_WAITALL`, receives all that fits. Cancellation point.
-unsafe fn receive(fd: c_int, pieces: *const iovec, count: usize, flags: c_int) -> Result<isize> {
-    let room = Cursor::new(pieces, count)?;
-    let peek = flags & libc::MSG_PEEK != 0;
-    let some = flags & libc::MSG_WAITALL == 0 || peek;
-    transfer(fd, Blocking::Receiving.with(flags), room, some, |entry, next, received| {
-        Ok(entry.socket.receive(room.1 - received, peek, &mut |from| next.write(from))?)
-    })
-}
 
 unsafe fn receive_one(
     call: CallId,
@@ -33,9 +17,10 @@ unsafe fn receive_one(
     at: *mut c_void,
     length: usize,
     flags: c_int,
+    from: (*mut sockaddr, *mut socklen_t),
 ) -> isize {
     let piece = iovec { iov_base: at, iov_len: length };
-    call::waiting(call, || Ok(receive_from(fd, &raw const piece, 1, flags, NOBODY)?.0))
+    call::waiting(call, || Ok(receive_from(fd, &raw const piece, 1, flags, from)?.0))
 }
 
 unsafe extern "C-unwind" fn rrecv(
@@ -44,7 +29,7 @@ unsafe extern "C-unwind" fn rrecv(
     length: usize,
     flags: c_int,
 ) -> isize {
-    receive_one(CallId::rrecv, fd, at, length, flags)
+    receive_one(CallId::rrecv, fd, at, length, flags, NOBODY)
 }
 
 unsafe extern "C-unwind" fn rrecvfrom(
@@ -55,13 +40,10 @@ unsafe extern "C-unwind" fn rrecvfrom(
     from: *mut sockaddr,
     size: *mut socklen_t,
 ) -> isize {
-    let piece = iovec { iov_base: at, iov_len: length };
-    call::waiting(CallId::rrecvfrom, || {
-        Ok(receive_from(fd, &raw const piece, 1, flags, (from, size))?.0)
-    })
+    receive_one(CallId::rrecvfrom, fd, at, length, flags, (from, size))
 }
 
-/// True if a datagram was truncated.
+/// True if a datagram was truncated. Cancellation point.
 unsafe fn receive_from(
     fd: c_int,
     pieces: *const iovec,
@@ -70,14 +52,33 @@ unsafe fn receive_from(
     (from, size): (*mut sockaddr, *mut socklen_t),
 ) -> Result<(isize, bool)> {
     refuse_if(flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0, Rule::SocketOption)?;
-    if datagram::is_one(fd)? {
-        let received = datagram::receive(fd, pieces, count, flags, (from, size))?;
-        return Ok((received.length(flags), received.is_truncated()));
+    let is_datagram = table::is_datagram(fd)?;
+    let (room, blocking) = (Cursor::new(pieces, count)?, Blocking::Receiving.with(flags));
+    let peek = flags & libc::MSG_PEEK != 0;
+    if is_datagram {
+        return until(fd, blocking, |entry| {
+            let (mut next, room) = room;
+            let (whole, sender) =
+                entry.socket.receive_from(room, peek, &mut |from| next.write(from))?;
+            match sender {
+                Some(sender) => give(entry, sender, from, size),
+                None if !size.is_null() => *size = 0,
+                None => {}
+            }
+            let fit = whole.min(room);
+            // with `MSG_TRUNC`, the whole length
+            let length = if flags & libc::MSG_TRUNC != 0 { whole } else { fit };
+            Ok((length.cast_signed(), fit < whole))
+        });
     }
-    let received = receive(fd, pieces, count, flags)?;
+    // with `MSG_WAITALL`, all that fits
+    let some = flags & libc::MSG_WAITALL == 0 || peek;
+    let received = transfer(fd, blocking, room, some, |entry, next, received| {
+        Ok(entry.socket.receive(room.1 - received, peek, &mut |from| next.write(from))?)
+    })?;
     if !from.is_null() {
         let _call = Call::begin();
-        let _ = connect::give_peer(fd, from, size); // it may have gone
+        let _ = give_peer(fd, from, size); // it may have gone
     }
     Ok((received, false))
 }
@@ -88,7 +89,7 @@ unsafe extern "C-unwind" fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_i
         refuse_if(message.is_null(), Rule::SocketPointer)?;
         let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
         let mut size = 0;
-        let name = if datagram::is_one(fd)? {
+        let name = if table::is_datagram(fd)? {
             size = msg_namelen;
             (msg_name.cast(), &raw mut size)
         } else {
@@ -102,7 +103,7 @@ unsafe extern "C-unwind" fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_i
 }
 
 unsafe extern "C-unwind" fn rread(fd: c_int, at: *mut c_void, length: usize) -> isize {
-    receive_one(CallId::rread, fd, at, length, 0)
+    receive_one(CallId::rread, fd, at, length, 0, NOBODY)
 }
 
 unsafe extern "C-unwind" fn rreadv(fd: c_int, pieces: *const iovec, count: c_int) -> isize {

@@ -1,21 +1,12 @@
 //! `rselect` on top of `rpoll`.
 
-use std::{
-    cell::RefCell,
-    ffi::{c_int, c_ulong},
-    time::Duration,
-};
+use std::{cell::RefCell, ffi::c_ulong, time::Duration};
 
 use libc::{fd_set, pollfd, timeval};
 use roce_rsocket::Deadline;
 
 use super::{poll::poll_all, table};
-use crate::{
-    call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
-    export::export,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 unsafe extern "C-unwind" {
     /// Unwinds, unlike libc's: a cancellation point.

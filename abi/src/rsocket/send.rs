@@ -1,18 +1,12 @@
-use std::ffi::{c_int, c_void};
-
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use super::{
-    datagram,
+    connect::given,
     iovec::Cursor,
-    wait::{Blocking, transfer},
+    table,
+    wait::{Blocking, transfer, until},
 };
-use crate::{
-    call::{self, CallId},
-    errno::{Result, refuse_if},
-    export::export,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 const NOWHERE: (*const sockaddr, socklen_t) = (std::ptr::null(), 0);
 
@@ -22,14 +16,20 @@ unsafe fn send(
     pieces: *const iovec,
     count: usize,
     flags: c_int,
-    to: (*const sockaddr, socklen_t),
+    (to, size): (*const sockaddr, socklen_t),
 ) -> Result<isize> {
     refuse_if(flags & libc::MSG_OOB != 0, Rule::SocketOption)?;
-    if datagram::is_one(fd)? {
-        return datagram::send(fd, pieces, count, flags, to);
+    let is_datagram = table::is_datagram(fd)?;
+    let (all, blocking) = (Cursor::new(pieces, count)?, Blocking::Sending.with(flags));
+    if is_datagram {
+        let to = if to.is_null() { None } else { Some(given(to, size)?) };
+        return until(fd, blocking, |entry| {
+            let (mut next, bytes) = all;
+            entry.socket.send_to(bytes, to, &mut |to| next.read(to))?;
+            Ok(bytes.cast_signed())
+        });
     }
-    let all = Cursor::new(pieces, count)?;
-    transfer(fd, Blocking::Sending.with(flags), all, false, |entry, next, sent| {
+    transfer(fd, blocking, all, false, |entry, next, sent| {
         Ok(entry.socket.send(all.1 - sent, &mut |to| next.read(to))?)
     })
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::c_int,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -10,13 +9,10 @@ use std::{
     time::Duration,
 };
 
+use roce_provider::calls::Call;
 use roce_rsocket::Socket;
 
-use crate::{
-    errno::{Errno, Result},
-    rule::Rule,
-    sync::Mutex,
-};
+use crate::{prelude::*, sync::Mutex};
 
 pub(super) struct Entry {
     pub(super) socket: Socket,
@@ -84,6 +80,11 @@ pub(super) fn find(fd: c_int) -> Result<Arc<Entry>> {
 
 pub(super) fn is_one(fd: c_int) -> bool {
     SOCKETS.lock().contains_key(&fd)
+}
+
+pub(super) fn is_datagram(fd: c_int) -> Result<bool> {
+    let _call = Call::begin();
+    Ok(find(fd)?.socket.is_datagram())
 }
 
 /// The last call drops the rsocket.

@@ -1,14 +1,11 @@
-use std::{
-    ffi::{c_int, c_short},
-    time::Duration,
-};
+use std::{ffi::c_int, time::Duration};
 
-use libc::pollfd;
 use roce_provider::calls::Call;
 use roce_rsocket::{Deadline, polling_time, wakeup_descriptor};
 
 use super::{
     iovec::Cursor,
+    poll::wanted,
     table::{self, Entry},
 };
 use crate::{
@@ -46,37 +43,6 @@ impl Blocking {
     }
 }
 
-struct Wait {
-    polling: Deadline,
-    end: Option<Deadline>,
-    /// This thread's, once ready to sleep.
-    own: Option<c_int>,
-    is_quiet: bool,
-}
-
-impl Wait {
-    /// The longest sleep; `None`: poll.
-    fn next(&mut self, entry: &Entry, blocking: Blocking) -> Result<Option<Option<Duration>>> {
-        let limit = blocking.limit(entry)?;
-        let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
-        if end.is_over() {
-            return Err(WOULD_BLOCK);
-        }
-        if !self.polling.is_over() {
-            return Ok(None);
-        }
-        if self.own.is_some() {
-            return Ok(Some([end.left(), entry.keepalive_time()].into_iter().flatten().min()));
-        }
-        if std::mem::take(&mut self.is_quiet) && entry.keepalive_time().is_some() {
-            entry.socket.probe();
-        }
-        self.own = Some(wakeup_descriptor()?);
-        entry.socket.prepare_to_wait()?;
-        Ok(None)
-    }
-}
-
 /// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop.
 pub(super) fn until<R: Copy>(
     fd: c_int,
@@ -85,25 +51,45 @@ pub(super) fn until<R: Copy>(
 ) -> Result<R> {
     test_cancel();
     let polling = Deadline::after(Some(polling_time()));
-    let mut wait = Wait { polling, end: None, own: None, is_quiet: false };
+    // `own`: this thread's descriptor, once ready to sleep
+    let (mut end, mut own, mut is_quiet) = (None, None, false);
     loop {
         let sleep = {
             let _call = Call::begin();
             let entry = table::find(fd)?;
             match attempt(&entry) {
-                Err(error) if error == WOULD_BLOCK => wait.next(&entry, blocking)?,
+                Err(error) if error == WOULD_BLOCK => {}
                 other => return other,
             }
+            let limit = blocking.limit(&entry)?;
+            let end: Deadline = *end.get_or_insert_with(|| Deadline::after(limit));
+            if end.is_over() {
+                return Err(WOULD_BLOCK);
+            }
+            match own.take() {
+                _ if !polling.is_over() => None,
+                Some(own) => {
+                    let limits = [end.left(), entry.keepalive_time()];
+                    Some((own, limits.into_iter().flatten().min()))
+                }
+                None => {
+                    if std::mem::take(&mut is_quiet) && entry.keepalive_time().is_some() {
+                        entry.socket.probe();
+                    }
+                    own = Some(wakeup_descriptor()?);
+                    entry.socket.prepare_to_wait()?;
+                    None
+                }
+            }
         };
-        if let (Some(limit), Some(own)) = (sleep, wait.own.take_if(|_| sleep.is_some())) {
-            let wanted = |fd| pollfd { fd, events: libc::POLLIN as c_short, revents: 0 };
-            let mut descriptors = [wanted(fd), wanted(own)];
+        if let Some((own, limit)) = sleep {
+            let mut descriptors = [fd, own].map(wanted);
             // SAFETY: `descriptors` has two elements.
             let ready = unsafe { wait_for(descriptors.as_mut_ptr(), 2, milliseconds(limit)) };
             if ready < 0 {
                 return Err(Errno::last());
             }
-            wait.is_quiet = ready == 0;
+            is_quiet = ready == 0;
         }
     }
 }

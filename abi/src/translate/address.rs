@@ -2,11 +2,7 @@
 
 use roce_provider::transport::addr::{AddressVector, Gid, StaticRate};
 
-use crate::{
-    errno::{Errno, Result, refuse_if},
-    layout::{ibv_ah_attr, ibv_gid, ibv_global_route},
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// `EINVAL` without a GID, or for a port other than 1.
 pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {

@@ -4,10 +4,7 @@
 
 use roce_provider::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
-use crate::{
-    errno::{Errno, Result, refuse_if},
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// Size of `struct ibv_flow_attr`; the specs follow.
 const ATTR: usize = 20;

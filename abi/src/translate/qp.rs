@@ -3,14 +3,7 @@ use std::mem::offset_of;
 use roce_provider::transport::qp::{PathMigration, QpCaps, QpInfo, QpType, State};
 
 use super::{address, mtu, number::numbers};
-use crate::{
-    errno::{Errno, Result},
-    layout::{
-        consts::*, ibv_ah_attr, ibv_pd, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
-        ibv_qp_init_attr_ex, read_sized,
-    },
-    rule::Rule,
-};
+use crate::prelude::*;
 
 numbers! {
     type_from_c, type_to_c: QpType {

@@ -1,14 +1,8 @@
 //! `enum ibv_access_flags`.
 
-use std::ffi::c_uint;
-
 use roce_provider::transport::mem::Access;
 
-use crate::{
-    errno::{Errno, Result},
-    layout::consts::*,
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// Modes and hints, not rights.
 const NO_RIGHTS: c_uint =

@@ -1,5 +1,3 @@
-use std::ffi::c_uint;
-
 use roce_provider::{
     GpuMemory, copy_from_program,
     transport::{
@@ -9,11 +7,7 @@ use roce_provider::{
     },
 };
 
-use crate::{
-    errno::{Errno, Result},
-    layout::{consts::*, ibv_sge},
-    rule::Rule,
-};
+use crate::prelude::*;
 
 /// Same numbers in C, without checksums (`IBV_SEND_IP_CSUM`).
 pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {

@@ -13,14 +13,13 @@ use roce_transport::{
 use crate::comment;
 
 use super::{
-    captured::NoPacket,
     connection::Connection,
     end::Span,
     explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
     flow::{self, Flow},
-    frame,
+    frame::{self, NoPacket},
     icrc::{Excused, Icrcs},
     pairing::Pairs,
     placing::{place, set_mtus},
@@ -47,7 +46,7 @@ impl Analysis {
                 self.fragments += 1;
                 return;
             }
-            Err(NoPacket::Other | NoPacket::Cut) => {
+            Err(NoPacket::Other) => {
                 self.other_frames += 1;
                 return;
             }
@@ -93,8 +92,8 @@ impl Analysis {
     pub(super) fn finish(mut self, complete: bool) -> Explained {
         let mut packets = mem::take(&mut self.packets);
         self.find_damage(&mut packets);
-        let flows = flow::flows(&packets);
-        let pairs = Pairs::of(&packets, &flows);
+        let (flows, known) = flow::flows(&packets);
+        let pairs = Pairs::of(&packets, &flows, known);
         let mut connections: Vec<Connection> = Vec::new();
         let mut by_flow: BTreeMap<Flow, (usize, bool)> = BTreeMap::new();
         let mut by_datagram: BTreeMap<_, usize> = BTreeMap::new();
@@ -109,13 +108,12 @@ impl Analysis {
             }
         }
         set_mtus(&packets, &mut connections);
-        let mut talks: Vec<_> = connections.into_iter().map(Talk::new).collect();
-        for packet in &packets {
-            if let Some(index) = packet.connection {
-                talks[index].record_sender(packet.from_second);
-            }
-        }
-        talks.iter_mut().for_each(Talk::begin);
+        let senders = packets.iter().filter_map(|it| Some((it.connection?, it.from_second)));
+        let senders: BTreeSet<_> = senders.collect();
+        let talk = |(index, connection)| {
+            Talk::new(connection, [false, true].map(|second| senders.contains(&(index, second))))
+        };
+        let mut talks: Vec<_> = connections.into_iter().enumerate().map(talk).collect();
         let mut messages = BTreeSet::new();
         for packet in &mut packets {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {

@@ -1,5 +1,6 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
+use derive_more::Display;
 use roce_transport::{addr::Qpn, wire::Service};
 
 use super::network::Address;
@@ -27,21 +28,13 @@ pub struct Connection {
 }
 
 /// End of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
+#[display("{address} qp {}", qpn.map_or_else(|| "?".to_owned(), |qpn| qpn.to_string()))]
 pub struct EndPoint {
     /// Address.
     pub address: Address,
     /// Queue pair, if known.
     pub qpn: Option<Qpn>,
-}
-
-impl fmt::Display for EndPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.qpn {
-            Some(qpn) => write!(f, "{} qp {qpn}", self.address),
-            None => write!(f, "{} qp ?", self.address),
-        }
-    }
 }
 
 /// Packets sent by one end.

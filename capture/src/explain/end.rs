@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
     time::Duration,
 };
 
@@ -27,12 +28,6 @@ struct Sent {
     causes: Causes,
 }
 
-#[derive(Clone, Copy)]
-struct Awaited {
-    next: i64,
-    end: i64,
-}
-
 /// Next PSN of a retransmission.
 #[derive(Clone, Copy)]
 struct Cursor {
@@ -51,7 +46,8 @@ pub(super) struct End {
     most: i64,
     oldest: i64,
     sent: BTreeMap<i64, Sent>,
-    awaited: VecDeque<Awaited>,
+    /// PSNs of data still to come.
+    awaited: VecDeque<Range<i64>>,
     cursors: Vec<Cursor>,
     naks: Naks,
     /// Last packet in either direction.
@@ -107,17 +103,14 @@ impl End {
         span: Span,
         starts: bool,
     ) -> Explanation {
-        let Some(_) = self.captured.first else {
-            self.captured.first = Some(psn);
-            self.add(now, 0, span);
-            return Explanation::Joined;
-        };
         let at = self.index(psn);
-        if !(self.captured.low - KEPT as i64..self.end.max(self.most) + KEPT as i64).contains(&at) {
+        let near = self.captured.low - KEPT as i64..self.end.max(self.most) + KEPT as i64;
+        let is_far = !near.contains(&at);
+        if is_far || self.captured.first.is_none() {
             *self = Self { repeats: self.repeats, ..Self::default() };
             self.captured.first = Some(psn);
             self.add(now, 0, span);
-            return Explanation::Jump;
+            return if is_far { Explanation::Jump } else { Explanation::Joined };
         }
         // the previous READ ends here
         self.stretch(at);
@@ -176,7 +169,7 @@ impl End {
             self.sent.pop_first();
         }
         if awaits {
-            self.awaited.push_back(Awaited { next: at, end: self.end });
+            self.awaited.push_back(at..self.end);
             if self.awaited.len() > KEPT {
                 self.awaited.pop_front();
             }
@@ -298,7 +291,7 @@ impl End {
         self.active = now;
         self.naks.latest = Some(now);
         self.expect(at);
-        let waits = self.awaited.front().is_some_and(|read| read.next < at);
+        let waits = self.awaited.front().is_some_and(|read| read.start < at);
         // a requester that has gone back may ignore a second NAK
         let alone = cause == Some(Cause::Nak)
             && self.cursors.is_empty()
@@ -318,10 +311,9 @@ impl End {
         let again = at < self.acknowledged;
         self.acknowledged = self.acknowledged.max(at + 1);
         let mut acknowledged = self.advance(now, at);
-        if let Some(read) = self.awaited.front_mut().filter(|read| read.next == at) {
-            read.next += 1;
-            let done = read.next == read.end;
-            if done {
+        if let Some(read) = self.awaited.front_mut().filter(|read| read.start == at) {
+            read.start += 1;
+            if read.is_empty() {
                 self.awaited.pop_front();
             }
             acknowledged = self.reach(now, at + 1);
@@ -332,8 +324,8 @@ impl End {
     /// Completes everything before `to`, up to missing data.
     fn advance(&mut self, now: Duration, to: i64) -> Acknowledged {
         match self.awaited.front() {
-            Some(read) if read.next < to => {
-                let next = read.next;
+            Some(read) if read.start < to => {
+                let next = read.start;
                 let acknowledged = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
                 self.naks.on_go_back(now);

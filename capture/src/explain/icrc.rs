@@ -1,10 +1,8 @@
 //! Tells damage from ways where every ICRC is wrong: rewritten addresses, or a sender without ICRC.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use derive_more::Display;
 use roce_transport::wire::{ICRC_LEN, NetHeader, icrc_change, verify_icrc};
 
 use super::network::Address;
@@ -33,29 +31,20 @@ impl Icrc {
 }
 
 /// Cause of many wrong ICRCs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display)]
 pub enum WrongIcrcs {
     /// The same change of network headers explains all.
+    #[display(
+        "are wrong by the same change of the headers: their addresses were rewritten, or their \
+         sender computes them over other headers"
+    )]
     Rewritten,
     /// All are zero.
+    #[display("are zero: their sender computes none")]
     Zero,
     /// None is right.
+    #[display("are all wrong: their addresses were rewritten, or their sender computes none")]
     Unknown,
-}
-
-impl fmt::Display for WrongIcrcs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rewritten => {
-                "are wrong by the same change of the headers: their addresses were rewritten, or \
-                 their sender computes them over other headers"
-            }
-            Self::Zero => "are zero: their sender computes none",
-            Self::Unknown => {
-                "are all wrong: their addresses were rewritten, or their sender computes none"
-            }
-        })
-    }
 }
 
 /// ICRCs from one address to another.

@@ -8,21 +8,14 @@ type Partners = BTreeMap<usize, usize>;
 
 /// Rows with a single candidate that is no other's single one.
 pub(super) fn only(rows: &Rows) -> Vec<(usize, usize)> {
-    let single = |candidates: &BTreeSet<usize>| match candidates.len() {
-        1 => candidates.first().copied(),
-        _ => None,
-    };
     let mut claims: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (&row, candidates) in rows {
-        if let Some(candidate) = single(candidates) {
+    for (&row, candidates) in rows.iter().filter(|(_, candidates)| candidates.len() == 1) {
+        for &candidate in candidates {
             claims.entry(candidate).or_default().push(row);
         }
     }
-    let certain = claims.into_iter().filter_map(|(candidate, rows)| match rows[..] {
-        [row] => Some((row, candidate)),
-        _ => None,
-    });
-    certain.collect()
+    claims.retain(|_, rows| rows.len() == 1);
+    claims.into_iter().map(|(candidate, rows)| (rows[0], candidate)).collect()
 }
 
 /// Rows with the same partner in every matching; none if there are fewer partners than rows.

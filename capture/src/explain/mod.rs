@@ -5,10 +5,8 @@
 //! lost later.
 
 mod analysis;
-mod captured;
 mod connection;
 mod end;
-mod erf;
 mod explained;
 mod file;
 mod finding;
@@ -16,7 +14,6 @@ mod fit;
 mod flow;
 mod frame;
 mod icrc;
-mod infiniband;
 mod matching;
 mod naks;
 mod network;

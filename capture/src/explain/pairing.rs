@@ -9,14 +9,13 @@ use std::{
 
 use roce_transport::{
     addr::udp_source_port,
-    cm::Message,
     wire::{Headers, Service},
 };
 
 use super::{
     explained::ExplainedPacket,
     fit::{Fit, Requests, Response},
-    flow::{Flow, Made},
+    flow::Flow,
     matching,
     network::{Address, Network},
     reason::Explanation,
@@ -33,9 +32,14 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    pub(super) fn of(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> Self {
+    /// `known`: pairs by CM messages and comments.
+    pub(super) fn of(
+        packets: &[ExplainedPacket],
+        flows: &[Option<Flow>],
+        known: Vec<(Flow, Flow)>,
+    ) -> Self {
         let mut pairs = Self::default();
-        for (one, other) in by_messages(packets).into_iter().chain(by_comments(packets, flows)) {
+        for (one, other) in known {
             pairs.pair(one, other);
         }
         let mut fits = Fits::of(packets, flows, &pairs);
@@ -61,41 +65,6 @@ impl Pairs {
             self.others.insert(other, one);
         }
     }
-}
-
-fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
-    let (mut made, mut requests, mut pairs) = (Made::default(), BTreeMap::new(), Vec::new());
-    for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
-        made.record(packet);
-        let (src, dst) = (packet.net.src(), packet.net.dst());
-        match packet.message.as_deref().map(|mad| &mad.message) {
-            Some(Message::Req(req)) => {
-                requests.insert((src, dst, req.local_id), req.local_qpn);
-            }
-            Some(Message::Rep(rep)) => {
-                if let Some(&qpn) = requests.get(&(dst, src, rep.remote_id)) {
-                    pairs.push((made.flow(dst, src, rep.local_qpn), made.flow(src, dst, qpn)));
-                }
-            }
-            _ => {}
-        }
-    }
-    pairs
-}
-
-fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<(Flow, Flow)> {
-    let mut made = Made::default();
-    let mut pairs = BTreeSet::new();
-    for (packet, flow) in packets.iter().zip(flows) {
-        if packet.why == Explanation::Damaged {
-            continue;
-        }
-        made.record(packet);
-        if let (Some(flow), Some(qpn)) = (flow, packet.sender_qp) {
-            pairs.insert((*flow, made.flow(flow.dst, flow.src, qpn)));
-        }
-    }
-    pairs
 }
 
 struct Seen {

@@ -1,38 +1,32 @@
 use std::{fmt, time::Duration};
 
+use derive_more::Display;
 use roce_transport::{psn::Psn, wire::Syndrome};
 
 /// Cause of a retransmission.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
 #[repr(u8)]
 pub enum Cause {
     /// NAK "PSN sequence error".
+    #[display("NAK")]
     Nak = 1,
     /// Response to a later request while READ or atomic data is missing.
+    #[display("implied NAK")]
     ImpliedNak = 2,
     /// No response in time: acknowledge timer, or an earlier probe.
+    #[display("no response in time")]
     NoResponse = 4,
     /// Expired RNR timer.
+    #[display("RNR")]
     NotReady = 8,
     /// Nothing of the other end was captured.
+    #[display("no response captured")]
     NotCaptured = 16,
 }
 
 impl Cause {
     const ALL: [Self; 5] =
         [Self::Nak, Self::ImpliedNak, Self::NoResponse, Self::NotReady, Self::NotCaptured];
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nak => "NAK",
-            Self::ImpliedNak => "implied NAK",
-            Self::NoResponse => "no response in time",
-            Self::NotReady => "RNR",
-            Self::NotCaptured => "no response captured",
-        })
-    }
 }
 
 /// Possible causes.

@@ -35,39 +35,29 @@ pub(super) struct Talk {
     pub(super) data: [Vec<(Duration, u64)>; 2],
     pub(super) notified: [Vec<(usize, Duration)>; 2],
     pub(super) mismatched: [bool; 2],
-    /// The capture has packets from this end.
-    heard: [bool; 2],
     pub(super) last_frame: usize,
 }
 
 impl Talk {
-    pub(super) fn new(connection: Connection) -> Self {
+    /// `heard`: the capture has packets from this end.
+    pub(super) fn new(connection: Connection, heard: [bool; 2]) -> Self {
+        let mut ends: [End; 2] = Default::default();
+        for (end, is_other_heard) in ends.iter_mut().zip([heard[1], heard[0]]) {
+            // If the other end was not captured, no retransmission has a known cause.
+            end.repeats.deaf_causes = (!is_other_heard).then(|| match connection.one_of {
+                0 => Causes::of(&[Cause::NotCaptured]),
+                _ => Causes::UNKNOWN,
+            });
+        }
         Self {
             connection,
-            ends: Default::default(),
+            ends,
             round_trips: Default::default(),
             least: [None; 2],
             data: Default::default(),
             notified: Default::default(),
             mismatched: [false; 2],
-            heard: [false; 2],
             last_frame: 0,
-        }
-    }
-
-    pub(super) const fn record_sender(&mut self, from_second: bool) {
-        self.heard[from_second as usize] = true;
-    }
-
-    /// If the other end was not captured, no retransmission has a known cause.
-    pub(super) fn begin(&mut self) {
-        for from in 0..2 {
-            if !self.heard[1 - from] {
-                self.ends[from].repeats.deaf_causes = Some(match self.connection.one_of {
-                    0 => Causes::of(&[Cause::NotCaptured]),
-                    _ => Causes::UNKNOWN,
-                });
-            }
         }
     }
 

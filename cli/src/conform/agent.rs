@@ -1,23 +1,25 @@
 //! `roce conform agent`: a device that a test drives over TCP.
 
 use std::{
-    io::Write,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    io::{self, Read, Write},
+    mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         mpsc::{SyncSender, sync_channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use roce::{Device, OpenOptions, Quirks};
 use roce_agent::Agent;
-
-use super::{
-    lines::{Lines, is_gone},
-    token::Token,
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
 };
+
+use super::token::Token;
 use crate::{failure::Failure, output::outln};
 
 pub(super) const PORT: u16 = 4792;
@@ -144,6 +146,53 @@ fn serve(agent: &mut Agent, mut test: Lines) -> Result<(), Failure> {
         test.stream.write_all(format!("{response}\n").as_bytes())?;
     }
     Ok(())
+}
+
+/// From an untrusted client, bounded in length and time.
+struct Lines {
+    stream: TcpStream,
+    pending: Vec<u8>,
+}
+
+impl Lines {
+    const fn new(stream: TcpStream) -> Self {
+        Self { stream, pending: Vec::new() }
+    }
+
+    /// The next line of up to `most` bytes within `time`.
+    fn next(&mut self, most: usize, time: Duration) -> io::Result<Option<String>> {
+        let end = Instant::now() + time;
+        let mut seen = 0;
+        loop {
+            let found = self.pending[seen..].iter().position(|&byte| byte == b'\n');
+            if let Some(at) = found.map(|at| seen + at) {
+                let rest = self.pending.split_off(at + 1);
+                let mut line = mem::replace(&mut self.pending, rest);
+                line.pop();
+                return Ok(String::from_utf8(line).ok().filter(|line| line.len() <= most));
+            }
+            seen = self.pending.len();
+            let left = end.saturating_duration_since(Instant::now());
+            if seen > most || left.is_zero() {
+                return Ok(None);
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            let mut part = [0; 16 << 10];
+            let length = self.stream.read(&mut part)?;
+            if length == 0 {
+                return Ok(None);
+            }
+            self.pending.extend_from_slice(&part[..length]);
+        }
+    }
+}
+
+fn is_gone(stream: &TcpStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match recv(stream, &mut [0_u8; 1][..], flags) {
+        Ok((_, length)) => length == 0,
+        Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use crate::markup::escaped;
 pub(super) fn document(results: &Results) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for (title, played) in &results.chapters {
-        let failures = played.iter().filter(|it| is_failure(it)).count();
+        let is_failure =
+            |it: &&Played| matches!(it.outcome.verdict, Verdict::Deviates | Verdict::Harmful);
+        let failures = played.iter().filter(is_failure).count();
         let (name, tests) = (escaped(title), played.len());
         let _ =
             writeln!(text, "<testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
@@ -16,10 +18,6 @@ pub(super) fn document(results: &Results) -> String {
         text += "</testsuite>\n";
     }
     text + "</testsuites>\n"
-}
-
-fn is_failure(played: &Played) -> bool {
-    matches!(played.outcome.verdict, Verdict::Deviates | Verdict::Harmful)
 }
 
 fn case(text: &mut String, played: &Played) {

@@ -1,34 +1,32 @@
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, IsTerminal},
+    io::{self, BufWriter},
     path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use roce_capture::CaptureWriter;
 use roce_conformance::{Case, Chapter, Outcome, Runner, Simulated, Subject, TraceEvent, Verdict};
 
 use super::report::{Played, Results};
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
-pub(super) struct Options<'a> {
-    pub(super) repeat: u32,
-    pub(super) captures: Option<&'a Path>,
-}
-
 pub(super) fn all<S: Subject>(
     subject: &mut S,
     device: &str,
     chapters: &[Chapter],
-    options: &Options<'_>,
+    repeat: u32,
+    captures: Option<&Path>,
 ) -> Result<Results, Failure> {
-    if let Some(directory) = options.captures {
+    if let Some(directory) = captures {
         fs::create_dir_all(directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
     }
     let count = chapters.iter().map(|chapter| chapter.cases.len() as u64).sum();
-    let bar = progress_bar(count);
+    // Hidden unless standard error is a terminal.
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
+    let bar = ProgressBar::new(count).with_style(style);
     let mut runner = Runner::new(subject);
     let mut results = Results { device: device.to_owned(), chapters: Vec::new() };
     for chapter in chapters {
@@ -36,8 +34,8 @@ pub(super) fn all<S: Subject>(
         for case in &chapter.cases {
             bar.set_message(case.name.clone());
             let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let outcome = often(&mut runner, case, options.repeat);
-            if let Some(directory) = options.captures {
+            let outcome = often(&mut runner, case, repeat);
+            if let Some(directory) = captures {
                 let name = format!("{}.pcapng", case.name.replace('/', "-"));
                 let path = directory.join(name);
                 capture(&path, start, &outcome)
@@ -70,19 +68,6 @@ fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Out
         outcome = again;
     }
     outcome
-}
-
-fn progress_bar(count: u64) -> ProgressBar {
-    let target = match io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
-    let bar = ProgressBar::with_draw_target(Some(count), target);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn capture(path: &Path, start: Duration, outcome: &Outcome) -> io::Result<()> {

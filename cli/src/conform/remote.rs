@@ -146,6 +146,10 @@ impl Remote {
         self.ask_all(&[command]).map(|mut responses| responses.remove(0))
     }
 
+    fn post(&mut self, wr: &Value) -> Result<Value> {
+        self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]}))
+    }
+
     fn find(&self, region: &str) -> Result<Region> {
         let found = self.regions.get(region).copied();
         found.ok_or_else(|| SubjectError::Broken(format!("unknown region {region}")))
@@ -188,8 +192,17 @@ fn names_of(pair: usize) -> (String, String, String) {
     (format!("qp{pair}"), format!("send{pair}"), format!("receive{pair}"))
 }
 
+/// A number of an answer, or what is missing.
+fn number(value: &Value, missing: &str) -> Result<u64> {
+    value.as_u64().ok_or_else(|| SubjectError::Broken(missing.into()))
+}
+
 fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn of_pattern(command: &str, region: &str, offset: u32, bytes: u32, seed: u32) -> Value {
+    json!({"do": command, "mr": region, "offset": offset, "length": bytes, "seed": seed})
 }
 
 fn names(rights: Access) -> Vec<&'static str> {
@@ -243,10 +256,7 @@ impl Program for Remote {
         let made = self.ask(json!({
             "do": "mr", "name": name, "pd": "pd", "length": bytes, "access": names(rights),
         }))?;
-        let number = |what: &str| {
-            let missing = || SubjectError::Broken(format!("the region has no {what}"));
-            made[what].as_u64().ok_or_else(missing)
-        };
+        let number = |what: &str| number(&made[what], &format!("the region has no {what}"));
         let (lkey, address) = (number("lkey")?, number("address")?);
         self.regions.insert(name.to_owned(), Region { lkey, address });
         Ok(RemoteRegion { address, rkey: number("rkey")? as u32 })
@@ -307,9 +317,7 @@ impl Program for Remote {
         ])?;
         self.kind = Some((qp_type, qkey));
         self.pairs += 1;
-        let qpn = made[2]["qpn"].as_u64();
-        qpn.map(|qpn| Qpn::new(qpn as u32))
-            .ok_or_else(|| SubjectError::Broken("the queue pair has no number".into()))
+        Ok(Qpn::new(number(&made[2]["qpn"], "the queue pair has no number")? as u32))
     }
 
     fn choose(&mut self, pair: usize) {
@@ -366,35 +374,32 @@ impl Program for Remote {
             wr["destination"] =
                 json!({"address": self.network.route().own, "qpn": peer.get(), "qkey": qkey});
         }
-        self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
+        self.post(&wr).map(drop)
     }
 
     fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion> {
         let (name, MemoryLocation { region, offset }) = (&bind.window, &bind.place);
         let address = self.find(region)?.address + u64::from(*offset);
         if !self.windows.contains_key(name) {
-            let window_type = if bind.is_type_2 { 2 } else { 1 };
-            self.ask(
-                json!({"do": "window", "name": name, "pd": "pd", "window_type": window_type}),
-            )?;
+            let window = if bind.is_type_2 { 2 } else { 1 };
+            self.ask(json!({"do": "window", "name": name, "pd": "pd", "window_type": window}))?;
         }
         let part = json!({
             "window": name, "region": region, "offset": offset, "length": bind.bytes,
             "access": names(bind.rights),
         });
         let wr = json!({"id": bind.id, "op": "bind_window", "flags": ["SIGNALED"], "bind": part});
-        let posted = self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]}))?;
-        let rkey = posted["rkeys"][0].as_u64();
-        let rkey = rkey.ok_or_else(|| SubjectError::Broken("the window has no rkey".into()))?;
-        self.windows.insert(name.clone(), rkey as u32);
-        Ok(RemoteRegion { address, rkey: rkey as u32 })
+        let posted = self.post(&wr)?;
+        let rkey = number(&posted["rkeys"][0], "the window has no rkey")? as u32;
+        self.windows.insert(name.clone(), rkey);
+        Ok(RemoteRegion { address, rkey })
     }
 
     fn invalidate(&mut self, id: u64, window: &str) -> Result<()> {
         let rkey = self.windows.get(window);
         let rkey = rkey.ok_or_else(|| SubjectError::Broken(format!("unknown window {window}")))?;
         let wr = json!({"id": id, "op": "local_invalidate", "flags": ["SIGNALED"], "rkey": rkey});
-        self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
+        self.post(&wr).map(drop)
     }
 
     fn join(&mut self, group: IpAddr) -> Result<()> {
@@ -402,15 +407,11 @@ impl Program for Remote {
     }
 
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<()> {
-        let fill =
-            json!({"do": "fill", "mr": region, "offset": offset, "length": bytes, "seed": seed});
-        self.ask(fill).map(drop)
+        self.ask(of_pattern("fill", region, offset, bytes, seed)).map(drop)
     }
 
     fn differs(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<Option<u32>> {
-        let differs = self.ask(
-            json!({"do": "differs", "mr": region, "offset": offset, "length": bytes, "seed": seed}),
-        )?;
+        let differs = self.ask(of_pattern("differs", region, offset, bytes, seed))?;
         Ok(differs["differs"].as_u64().map(|at| at as u32))
     }
 
@@ -421,7 +422,7 @@ impl Program for Remote {
 
     fn word(&mut self, region: &str, offset: u32) -> Result<u64> {
         let word = self.ask(json!({"do": "word", "mr": region, "offset": offset}))?;
-        word["value"].as_u64().ok_or_else(|| SubjectError::Broken("the word has no value".into()))
+        number(&word["value"], "the word has no value")
     }
 
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>> {

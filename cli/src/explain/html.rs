@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use roce::explain::{Connection, Explained, ExplainedPacket};
 
-use super::report::{self, Filter, States};
+use super::report::{self, Filter};
 use crate::{
     ladder::{Tone, time},
     markup::escaped,
@@ -89,17 +89,8 @@ fn section(
         page,
         "<th scope=\"col\" class=\"ends\"><span>{one}</span><span>{other}</span></th></tr></thead>\n<tbody>"
     );
-    let packets = explained.packets.iter().filter(|packet| packet.connection == Some(index));
-    let mut left_out = 0;
-    let mut states = States::default();
-    for packet in packets {
-        if filter.has_packet(packet) {
-            let changed = if filter.state { states.changed(packet) } else { Vec::new() };
-            row(page, connection, packet, &changed);
-        } else {
-            left_out += 1;
-        }
-    }
+    let (rows, left_out) = filter.rows(explained, index);
+    rows.iter().for_each(|(packet, changed)| row(page, connection, packet, changed));
     *page += "</tbody>\n</table>\n";
     if left_out > 0 {
         paragraph(page, &format!("{left_out} packets are left out"));

@@ -6,6 +6,7 @@ use roce::{
         Address, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation,
         Finding, Requester,
     },
+    fabric::clause,
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -18,14 +19,27 @@ use crate::{
 /// Equal findings that are printed one by one.
 const ALIKE: usize = 5;
 
-#[derive(Default)]
+/// Which packets are shown.
+#[derive(clap::Args, Default)]
 pub(crate) struct Filter {
+    /// Only connections with this queue pair: 0x1b or 27
+    #[arg(long, value_name = "NUMBER", value_parser = qpn)]
     pub(super) qp: Option<Qpn>,
-    /// First and last; may wrap.
-    pub(super) psns: Option<(u32, u32)>,
-    pub(super) errors: bool,
-    pub(super) state: bool,
+    /// Only packets with these PSNs: 100..120 or 100
+    #[arg(long = "psn", value_name = "A..B", value_parser = psns)]
+    psns: Option<(u32, u32)>,
+    /// Only retransmitted, refused or damaged packets
+    #[arg(long)]
+    errors: bool,
+    /// Changes of the requesters' state after each packet
+    ///
+    /// The next PSN, the oldest one without a response, the latest MSN, of both ends.
+    #[arg(long, conflicts_with = "json")]
+    state: bool,
 }
+
+/// A packet, and the states that it changed: index and text of the end.
+type Row<'a> = (&'a ExplainedPacket, Vec<(usize, String)>);
 
 impl Filter {
     pub(super) fn has_connection(&self, connection: &Connection) -> bool {
@@ -41,6 +55,22 @@ impl Filter {
             })
         });
         in_range && (!self.errors || Tone::from(&packet.why) != Tone::Plain)
+    }
+
+    /// The connection's packets, and the number of others.
+    pub(super) fn rows<'a>(&self, explained: &'a Explained, index: usize) -> (Vec<Row<'a>>, usize) {
+        let of = |packet: &&ExplainedPacket| packet.connection == Some(index);
+        let (shown, others): (Vec<_>, Vec<_>) =
+            explained.packets.iter().filter(of).partition(|packet| self.has_packet(packet));
+        let mut before: [Option<Requester>; 2] = [None; 2];
+        let rows = shown.into_iter().map(|packet| {
+            let changed = (0..2).filter(|&end| self.state && before[end] != packet.requesters[end]);
+            let changed: Vec<_> =
+                changed.map(|end| (end, state(packet.requesters[end].as_ref()))).collect();
+            before = packet.requesters;
+            (packet, changed)
+        });
+        (rows.collect(), others.len())
     }
 
     const fn is_none(&self) -> bool {
@@ -61,19 +91,13 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         outln!("{}", ladder.prose(&title(index, connection), Tone::Strong).join("\n"));
         let [one, other] = connection.ends.map(|end| end.to_string());
         outln!("{}", ladder.heads(&one, &other).join("\n"));
-        let mut left_out = 0;
-        let mut states = States::default();
-        for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
-            if filter.has_packet(packet) {
-                outln!("{}", packet_lines(&ladder, connection, packet).join("\n"));
-                let changed = if filter.state { states.changed(packet) } else { Vec::new() };
-                let at = packet.at.saturating_sub(connection.time.0);
-                for (end, text) in changed {
-                    let end = if end == 0 { End::A } else { End::B };
-                    outln!("{}", ladder.event(at, &Event::Note(end, text), Tone::Faint).join("\n"));
-                }
-            } else {
-                left_out += 1;
+        let (rows, left_out) = filter.rows(explained, index);
+        for (packet, changed) in rows {
+            outln!("{}", packet_lines(&ladder, connection, packet).join("\n"));
+            let at = packet.at.saturating_sub(connection.time.0);
+            for (end, text) in changed {
+                let end = if end == 0 { End::A } else { End::B };
+                outln!("{}", ladder.event(at, &Event::Note(end, text), Tone::Faint).join("\n"));
             }
         }
         if left_out > 0 {
@@ -82,18 +106,6 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         outln!("");
     }
     outln!("{}", conclusion(&ladder, explained, filter).join("\n"));
-}
-
-#[derive(Default)]
-pub(super) struct States([Option<Requester>; 2]);
-
-impl States {
-    /// End's index and text of states that the packet changed.
-    pub(super) fn changed(&mut self, packet: &ExplainedPacket) -> Vec<(usize, String)> {
-        let before = std::mem::replace(&mut self.0, packet.requesters);
-        let ends = (0..2).filter(|&end| before[end] != packet.requesters[end]);
-        ends.map(|end| (end, state(packet.requesters[end].as_ref()))).collect()
-    }
 }
 
 fn state(requester: Option<&Requester>) -> String {
@@ -263,4 +275,18 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
         }
     }
     lines
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    clause::number(text, "")
+        .map_err(|_| format!("{text:?} is not a 24-bit number; write for example 27 or 0x1b"))
+}
+
+fn qpn(text: &str) -> Result<Qpn, String> {
+    number(text).map(Qpn::new)
+}
+
+fn psns(text: &str) -> Result<(u32, u32), String> {
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    Ok((number(first)?, number(last)?))
 }

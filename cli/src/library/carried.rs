@@ -9,7 +9,6 @@ use std::{
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::{
-    cache,
     links::{self, NAME, SOCKETS},
     trust::{self, Unfit},
 };
@@ -27,7 +26,7 @@ pub(super) fn unpacked() -> Option<Result<PathBuf, String>> {
     library.hash(&mut hasher);
     CARRIED_SOCKETS.hash(&mut hasher);
     let name = format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish());
-    let unpacked = cache::first(|place| {
+    let unpacked = trust::first(|place| {
         let directory = place.join(&name);
         if let Some(carried) = CARRIED_SOCKETS {
             unpack(carried, &directory, SOCKETS)?;

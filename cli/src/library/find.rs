@@ -3,6 +3,7 @@ use std::{
     env,
     fs::{self, File},
     io::{self, Read},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -38,6 +39,27 @@ pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
         Some(path) => fs::read(path.with_file_name(SOCKETS)).ok().map(Cow::Owned),
         None => carried::CARRIED_SOCKETS.map(Cow::Borrowed),
     })
+}
+
+/// The rsockets library beside the library.
+pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
+    let path = library.with_file_name(SOCKETS);
+    let found = check(&path).map_err(|problem| {
+        format!(
+            "--sockets: {} {problem}; `cargo build --release -p roce-preload` makes it, and \
+             --library names the library beside it",
+            path.display()
+        )
+    })?;
+    // separators of the dynamic linker's lists
+    if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
+        return Err(format!(
+            "--sockets: the path {} has a colon or a space, which LD_PRELOAD cannot express; move \
+             it",
+            found.display()
+        ));
+    }
+    Ok(found)
 }
 
 fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
@@ -77,7 +99,7 @@ fn none() -> String {
     )
 }
 
-pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
+fn check(path: &Path) -> Result<PathBuf, String> {
     let mut magic = [0; 4];
     let mut read = || -> io::Result<PathBuf> {
         let path = fs::canonicalize(path)?;

@@ -12,10 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    cache,
-    trust::{self, Unfit},
-};
+use super::trust::{self, Unfit};
 
 pub(super) const NAME: &str = "libroce_abi.so";
 pub(super) const SOCKETS: &str = "librspreload.so";
@@ -39,7 +36,7 @@ pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathB
     let mut hasher = DefaultHasher::new();
     library.hash(&mut hasher);
     let name = format!("lib-{:016x}", hasher.finish());
-    let cached = cache::first(|place| {
+    let cached = trust::first(|place| {
         let directory = place.join(&name);
         named(&directory, library, also).map(|()| directory)
     });

@@ -1,14 +1,11 @@
-mod cache;
 mod carried;
 mod find;
 mod glibc;
 mod links;
 mod machine;
-mod sockets;
 mod trust;
 
-pub(crate) use find::{contents, find, sockets_contents};
+pub(crate) use find::{contents, find, sockets, sockets_contents};
 pub(crate) use glibc::unfit;
 pub(crate) use links::{copy, describe, directory};
 pub(crate) use machine::Machine;
-pub(crate) use sockets::sockets;

@@ -4,7 +4,7 @@ use super::{
     figures::{Bandwidth, Flow},
     layout::Layout,
     plan::{Amount, Plan, Test},
-    progress::Progress,
+    progress::Bar,
     side::{Done, Side},
 };
 use crate::failure::Failure;
@@ -18,14 +18,14 @@ const WINDOW: Duration = Duration::from_millis(10);
 pub(super) fn round(
     side: &mut Side,
     number: usize,
-    progress: &Progress,
+    is_shown: bool,
 ) -> Result<Option<Bandwidth>, Failure> {
     let size = side.plan.sizes[number] as usize;
     let layout = side.layout(size);
     side.prepare(number, layout)?;
     let sends = side.is_client || side.plan.both_ways;
     let start = Instant::now();
-    let sent = if sends { send(side, layout, size, progress)? } else { Sent::nothing(&side.plan) };
+    let sent = if sends { send(side, layout, size, is_shown)? } else { Sent::nothing(&side.plan) };
     side.exchange.send_text(&sent.text())?;
     let receives = side.plan.test == Test::Send && (side.plan.both_ways || !side.is_client);
     if receives {
@@ -85,19 +85,14 @@ fn parse(text: &str) -> Option<Sent> {
     Some(Sent { counts, time: Duration::from_nanos(nanos.parse().ok()?), peak: None })
 }
 
-fn send(
-    side: &mut Side,
-    layout: Layout,
-    size: usize,
-    progress: &Progress,
-) -> Result<Sent, Failure> {
+fn send(side: &mut Side, layout: Layout, size: usize, is_shown: bool) -> Result<Sent, Failure> {
     let Plan { amount, qps, depth, list, .. } = side.plan;
     let mut posted = vec![0; qps];
     let mut done = vec![0; qps];
     let (mut posted_all, mut done_all) = (0_u64, 0_u64);
+    let bar = Bar::new(is_shown, amount, qps as u64);
     let start = Instant::now();
     let mut window = Window::new(start, (10 * depth * qps) as u64);
-    let bar = progress.start(amount, qps as u64);
     let mut end = start;
     loop {
         let over = match amount {
@@ -120,7 +115,8 @@ fn send(
                     break;
                 }
                 let messages = posted[qp]..posted[qp] + count;
-                side.post(qp, layout, messages.map(|at| at as usize % layout.slots))?;
+                let slots = messages.map(|at| at as usize % layout.slots);
+                side.post(qp, layout, slots.map(|slot| (slot, slot)))?;
                 posted[qp] += count;
                 posted_all += count;
             }

@@ -1,10 +1,10 @@
-use std::time::Instant;
+use std::{iter, time::Instant};
 
 use super::{
     figures::Latency,
     layout::{Layout, pattern},
     plan::{Amount, Test},
-    progress::Progress,
+    progress::Bar,
     side::{Done, Side, differs},
 };
 use crate::failure::Failure;
@@ -13,18 +13,14 @@ use crate::failure::Failure;
 const LOOKS: u32 = 1 << 12;
 
 /// A passive side has no figures.
-pub(super) fn round(
-    side: &mut Side,
-    number: usize,
-    progress: &Progress,
-) -> Result<Option<Latency>, Failure> {
+pub(super) fn round(side: &mut Side, number: usize) -> Result<Option<Latency>, Failure> {
     let size = side.plan.sizes[number] as usize;
     let layout = side.layout(size);
     side.prepare(number, layout)?;
     let mut ping_pong = PingPong { side, size, layout, posted: 0, done: 0 };
     let mut nanos = Vec::new();
     if ping_pong.side.is_client {
-        ping_pong.time(&mut nanos, progress)?;
+        ping_pong.time(&mut nanos)?;
     } else if matches!(ping_pong.side.plan.test, Test::Write | Test::Send) {
         while ping_pong.await_message(true)? {
             ping_pong.post_message()?;
@@ -58,10 +54,10 @@ struct PingPong<'a> {
 }
 
 impl PingPong<'_> {
-    fn time(&mut self, nanos: &mut Vec<u64>, progress: &Progress) -> Result<(), Failure> {
+    fn time(&mut self, nanos: &mut Vec<u64>) -> Result<(), Failure> {
         let amount = self.side.plan.amount;
+        let bar = Bar::new(true, amount, 1);
         let start = Instant::now();
-        let bar = progress.start(amount, 1);
         let mut before = start;
         loop {
             match amount {
@@ -87,12 +83,13 @@ impl PingPong<'_> {
         self.take_completions(self.layout.slots as u64 - 1)?;
         let slot = self.posted as usize % self.layout.slots;
         self.posted += 1;
-        if self.side.plan.test != Test::Write {
-            return self.side.post_to(0, self.layout, slot, slot);
+        let mut peer_slot = slot;
+        if self.side.plan.test == Test::Write {
+            let place = self.layout.place(0, slot);
+            self.side.source.write_at(place.end - 1, &[stamp(self.posted)])?;
+            peer_slot = 0;
         }
-        let place = self.layout.place(0, slot);
-        self.side.source.write_at(place.end - 1, &[stamp(self.posted)])?;
-        self.side.post_to(0, self.layout, slot, 0)
+        self.side.post(0, self.layout, iter::once((slot, peer_slot)))
     }
 
     /// Leaves at most `most` requests incomplete.

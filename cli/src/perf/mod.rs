@@ -15,7 +15,6 @@ use crate::{exchange::Exchange, failure::Failure, output::outln};
 use args::TestArgs;
 use figures::{Bandwidth, Figures, document};
 use plan::{Amount, Plan, Test};
-use progress::Progress;
 use side::{Side, options};
 
 /// Measure bandwidth and latency
@@ -130,7 +129,6 @@ fn play(
         others.push(Side::new(plan, args, device, connect()?, is_client)?);
     }
     let speaks = is_client || !args.local;
-    let progress = Progress::new(is_client);
     if speaks && !args.json {
         head(&side);
         if is_client {
@@ -141,9 +139,9 @@ fn play(
     let mut nothing = None;
     for number in 0..side.plan.sizes.len() {
         let figures = if side.plan.latency {
-            latency::round(&mut side, number, &progress)?.map(Figures::Latency)
+            latency::round(&mut side, number)?.map(Figures::Latency)
         } else {
-            all_rounds(&mut side, &mut others, number, &progress)?.map(Figures::Bandwidth)
+            all_rounds(&mut side, &mut others, number)?.map(Figures::Bandwidth)
         };
         let size = side.plan.sizes[number];
         let Some(figures) = figures else {
@@ -179,14 +177,13 @@ fn all_rounds(
     side: &mut Side,
     others: &mut [Side],
     number: usize,
-    progress: &Progress,
 ) -> Result<Option<Bandwidth>, Failure> {
-    let hidden = Progress::new(false);
-    let round = |side| bandwidth::round(side, number, &hidden).map_err(|it| it.to_string());
+    let is_client = side.is_client;
+    let round = |side| bandwidth::round(side, number, false).map_err(|it| it.to_string());
     let parts = thread::scope(|scope| {
         let threads: Vec<_> =
             others.iter_mut().map(|side| scope.spawn(move || round(side))).collect();
-        let first = bandwidth::round(side, number, progress);
+        let first = bandwidth::round(side, number, is_client);
         let failed = |_| Err("a thread panicked".to_owned());
         let rest = threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed));
         let rest = rest.collect::<Result<Vec<_>, _>>();

@@ -12,31 +12,6 @@ use super::plan::Amount;
 const LONG: Duration = Duration::from_secs(1);
 const BETWEEN: Duration = Duration::from_millis(200);
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
-    shown: bool,
-}
-
-impl Progress {
-    pub(super) fn new(has_figures: bool) -> Self {
-        Self { shown: has_figures && stderr().is_terminal() }
-    }
-
-    pub(super) fn start(self, amount: Amount, qps: u64) -> Bar {
-        let length = match amount {
-            Amount::Iters(count) => u64::from(count) * qps,
-            Amount::Time(time) => time.as_millis() as u64,
-        };
-        let bar = self.shown.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
-            let style = ProgressStyle::with_template("{wide_bar} {percent}% {eta} left");
-            style.map_or(bar.clone(), |style| bar.clone().with_style(style))
-        });
-        let start = Instant::now();
-        Bar { bar, amount, start, next: Cell::new(start + LONG) }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
@@ -46,6 +21,20 @@ pub(super) struct Bar {
 }
 
 impl Bar {
+    pub(super) fn new(is_shown: bool, amount: Amount, qps: u64) -> Self {
+        let length = match amount {
+            Amount::Iters(count) => u64::from(count) * qps,
+            Amount::Time(time) => time.as_millis() as u64,
+        };
+        let bar = (is_shown && stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
+            let style = ProgressStyle::with_template("{wide_bar} {percent}% {eta} left");
+            style.map_or(bar.clone(), |style| bar.clone().with_style(style))
+        });
+        let start = Instant::now();
+        Self { bar, amount, start, next: Cell::new(start + LONG) }
+    }
+
     pub(super) fn look(&self, now: Instant, messages: u64) {
         let Some(bar) = &self.bar else { return };
         if now < self.next.get() {

@@ -1,13 +1,11 @@
 use std::{
-    collections::VecDeque,
     ops::Range,
     time::{Duration, Instant},
 };
 
 use roce::{
-    Access, AddressVector, CompletionChannel, CompletionQueue, Context, Device, Endpoint, Init,
-    MemoryRegion, Mtu, NotifyKind, OpenOptions, PeerAttr, QpInitAttr, QpType, QueuePair, RKey,
-    RecvWr, Remote, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
+    Access, CompletionChannel, CompletionQueue, Context, Device, Endpoint, Init, MemoryRegion, Mtu,
+    NotifyKind, OpenOptions, QpInitAttr, QpType, QueuePair, RKey, RecvWr, Remote, SendWr,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -22,7 +20,7 @@ use super::{
 };
 use crate::{
     common::caps,
-    exchange::{Exchange, gid_index},
+    exchange::{Exchange, connect, gid_index},
     failure::{Failure, fail},
 };
 
@@ -47,7 +45,8 @@ pub(super) struct Side {
     pub(super) target: MemoryRegion,
     peer: PeerMemory,
     pub(super) arrivals: Arrivals,
-    seen: VecDeque<Done>,
+    /// Polled before a sleep.
+    seen: Option<Done>,
     /// Last sign of the peer.
     pub(super) heard: Instant,
 }
@@ -146,7 +145,7 @@ impl Side {
             target,
             peer,
             arrivals: Arrivals::new(largest, qps),
-            seen: VecDeque::new(),
+            seen: None,
             heard: Instant::now(),
             pairs,
             plan,
@@ -169,19 +168,7 @@ impl Side {
             for ((qp, ours), theirs) in pairs.iter().zip(&ours).zip(theirs) {
                 let access = Access::REMOTE_CHANGE | Access::REMOTE_READ;
                 qp.to_init(Init { access, ..Init::default() })?;
-                qp.to_rtr(Rtr::Rc(
-                    PeerAttr {
-                        dest_qpn: theirs.qpn,
-                        path_mtu: mtu,
-                        rq_psn: theirs.psn,
-                        av: AddressVector::new(theirs.gid, gid_index),
-                    },
-                    ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 12 },
-                ))?;
-                qp.to_rts(Rts::Rc(
-                    ours.psn,
-                    RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 },
-                ))?;
+                connect(qp, mtu, 16, gid_index, ours.psn, theirs)?;
             }
             Ok(())
         })?;
@@ -210,27 +197,16 @@ impl Side {
         Ok(())
     }
 
-    /// Slots are the same at the peer.
+    /// `slots`: here and at the peer. A READ goes the other way.
     pub(super) fn post(
         &self,
         qp: usize,
         layout: Layout,
-        slots: impl Iterator<Item = usize>,
+        slots: impl Iterator<Item = (usize, usize)>,
     ) -> Result<(), Failure> {
         let requests: SmallVec<[_; 1]> =
-            slots.map(|slot| self.request(qp, layout, slot, slot)).collect();
+            slots.map(|(slot, peer_slot)| self.request(qp, layout, slot, peer_slot)).collect();
         Ok(self.pairs[qp].post_send(&requests)?)
-    }
-
-    /// A READ goes the other way.
-    pub(super) fn post_to(
-        &self,
-        qp: usize,
-        layout: Layout,
-        slot: usize,
-        peer_slot: usize,
-    ) -> Result<(), Failure> {
-        Ok(self.pairs[qp].post_send(&[self.request(qp, layout, slot, peer_slot)])?)
     }
 
     fn request(&self, qp: usize, layout: Layout, slot: usize, peer_slot: usize) -> SendWr {
@@ -259,7 +235,7 @@ impl Side {
 
     /// Checks the size of received messages, and reposts their requests.
     pub(super) fn poll(&mut self, size: usize) -> Result<Option<Done>, Failure> {
-        if let Some(done) = self.seen.pop_front() {
+        if let Some(done) = self.seen.take() {
             return Ok(Some(done));
         }
         let Some(wc) = self.cq.poll_one() else { return Ok(None) };
@@ -283,8 +259,8 @@ impl Side {
     pub(super) fn idle(&mut self, size: usize, or_peer: bool) -> Result<(), Failure> {
         if let Some(channel) = self.channel.clone() {
             self.cq.req_notify(NotifyKind::Next);
-            if let Some(done) = self.poll(size)? {
-                self.seen.push_back(done);
+            self.seen = self.poll(size)?;
+            if self.seen.is_some() {
                 return Ok(());
             }
             let second = Timespec { tv_sec: 1, tv_nsec: 0 };

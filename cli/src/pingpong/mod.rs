@@ -1,25 +1,20 @@
 //! `roce pingpong`: peer of `ibv_rc_pingpong` and its like.
 
-mod plan;
 mod session;
 mod xrc;
 
 use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
-use roce::{
-    AddressVector, Device, Endpoint, Gid, Mtu, PeerAttr, Psn, QpType, Qpn, QueuePair,
-    RequesterAttr, ResponderAttr, Rtr, Rts, UdDestination,
-};
+use roce::{AddressVector, Device, Endpoint, Gid, Mtu, Psn, QpType, Qpn, UdDestination};
 
 use crate::{
     common::{linger, options},
-    exchange::{Exchange, Shown, gid_index},
+    exchange::{Exchange, connect, gid_index, shown},
     failure::{Failure, fail},
     output::outln,
 };
-use plan::{Plan, QKEY};
-use session::Session;
+use session::{Plan, QKEY, Session};
 
 const MAX_QP: usize = 256;
 
@@ -169,10 +164,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     plan.check_datagram(context.active_mtu())?;
     let gid_index = args.gid.unwrap_or_else(|| gid_index(&context, local));
 
-    let mut session = Session::new(&context, &plan, is_client)?;
+    let mut session = Session::new(&context, plan, is_client)?;
+    let plan = &session.plan;
     if plan.qp_type == QpType::XrcInitiator {
-        xrc::connect(&mut session, &mut exchange, &plan, gid_index)?;
-        play(&mut session, &plan)?;
+        xrc::connect(&mut session, &mut exchange, gid_index)?;
+        play(&mut session)?;
         exchange.end_xrc()?;
         linger(&context);
         return Ok(());
@@ -189,20 +185,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         })?);
     }
     for endpoint in &ours {
-        outln!("  local address:  {}", Shown(endpoint));
+        outln!("  local address:  {}", shown(endpoint));
     }
     if plan.shared {
         let (gid, qpn, psn) = (Gid::default(), Qpn::default(), Psn::default());
         ours.resize(MAX_QP, Endpoint { gid, qpn, psn });
     }
+    let mtu = plan.mtu.unwrap_or(Mtu::B1024);
     let theirs = exchange.swap(&ours, |theirs| {
         for ((qp, ours), theirs) in session.pairs.iter().zip(&ours).zip(theirs) {
-            connect(qp, &plan, gid_index, ours, theirs)?;
+            connect(qp, mtu, 1, gid_index, ours.psn, theirs)?;
         }
         Ok(())
     })?;
     for endpoint in &theirs[..plan.num_qp] {
-        outln!("  remote address: {}", Shown(endpoint));
+        outln!("  remote address: {}", shown(endpoint));
     }
     if plan.qp_type == QpType::Ud {
         let Endpoint { gid, qpn, .. } = theirs[0];
@@ -210,44 +207,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         session.destination = Some(UdDestination::new(av, qpn, QKEY));
     }
 
-    play(&mut session, &plan)?;
+    play(&mut session)?;
     linger(&context);
     Ok(())
 }
 
-fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
+fn play(session: &mut Session) -> Result<(), Failure> {
     let start = Instant::now();
     session.play()?;
     let seconds = start.elapsed().as_secs_f64();
-    let bytes = plan.size as f64 * f64::from(plan.iters) * 2.0;
+    let Plan { size, iters, .. } = session.plan;
+    let bytes = size as f64 * f64::from(iters) * 2.0;
     outln!(
         "{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec",
         bytes * 8.0 / 1e6 / seconds
     );
     outln!(
-        "{} iters in {seconds:.2} seconds = {:.2} usec/iter",
-        plan.iters,
-        seconds * 1e6 / f64::from(plan.iters)
+        "{iters} iters in {seconds:.2} seconds = {:.2} usec/iter",
+        seconds * 1e6 / f64::from(iters)
     );
     Ok(())
-}
-
-/// The stock tools' attributes.
-fn connect(
-    qp: &QueuePair,
-    plan: &Plan,
-    gid_index: u16,
-    ours: &Endpoint,
-    theirs: &Endpoint,
-) -> Result<(), Failure> {
-    let peer = PeerAttr {
-        dest_qpn: theirs.qpn,
-        path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
-        rq_psn: theirs.psn,
-        av: AddressVector::new(theirs.gid, gid_index),
-    };
-    let responder = ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 12 };
-    let requester = RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
-    qp.to_rtr(Rtr::new(plan.qp_type, peer, responder))?;
-    Ok(qp.to_rts(Rts::new(plan.qp_type, ours.psn, requester))?)
 }

@@ -1,12 +1,11 @@
 use std::time::{Duration, Instant};
 
 use roce::{
-    Access, CompletionChannel, CompletionQueue, Context, MemoryRegion, NotifyKind, QpInitAttr,
-    QpType, QueuePair, RecvWr, SendWr, SharedReceiveQueue, SrqAttr, SrqId, UdDestination, Wc,
-    WcOpcode,
+    Access, CompletionChannel, CompletionQueue, Context, Init, MemoryRegion, Mtu, NotifyKind, QKey,
+    QpInitAttr, QpType, QueuePair, RecvWr, SendWr, SharedReceiveQueue, SrqAttr, SrqId,
+    UdDestination, Wc, WcOpcode,
 };
 
-use super::plan::Plan;
 use crate::{
     common::caps,
     failure::{Failure, fail},
@@ -18,40 +17,63 @@ const PAGE: usize = 4096;
 /// A silent peer counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The stock tools'.
+pub(super) const QKEY: QKey = QKey(0x1111_1111);
+
+pub(super) struct Plan {
+    pub(super) qp_type: QpType,
+    /// Several share a receive queue.
+    pub(super) num_qp: usize,
+    pub(super) shared: bool,
+    pub(super) size: usize,
+    pub(super) iters: u32,
+    pub(super) mtu: Option<Mtu>,
+    pub(super) rx_depth: u32,
+    pub(super) validate: bool,
+    pub(super) events: bool,
+}
+
+impl Plan {
+    pub(super) fn check_datagram(&self, mtu: Mtu) -> Result<(), Failure> {
+        if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
+            let (size, mtu) = (self.size, mtu.bytes());
+            fail!(
+                "-s {size} exceeds the path MTU {mtu}: a datagram is one packet; use -s {mtu} or \
+                 less, or a larger -m"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The side that does not begin echoes.
 pub(super) struct Session {
+    pub(super) plan: Plan,
     pub(super) pairs: Vec<QueuePair>,
     pub(super) target: Option<QueuePair>,
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
-    buffers: Buffers,
-    iters: u32,
-    rx_depth: u32,
+    outgoing: MemoryRegion,
+    incoming: MemoryRegion,
+    /// Bytes before a message.
+    head: usize,
+    /// Content of every message; the echoing side learns it from the first.
+    expected: Option<Vec<u8>>,
     begins: bool,
     pub(super) destination: Option<UdDestination>,
     pub(super) remote_srq: Option<SrqId>,
 }
 
-/// The side that does not begin echoes.
-struct Buffers {
-    outgoing: MemoryRegion,
-    incoming: MemoryRegion,
-    start: usize,
-    size: usize,
-    validate: bool,
-    /// Content of every message; the echoing side learns it from the first.
-    expected: Option<Vec<u8>>,
-}
-
 impl Session {
-    pub(super) fn new(context: &Context, plan: &Plan, is_client: bool) -> Result<Self, Failure> {
-        let &Plan { qp_type, num_qp, shared, size, iters, rx_depth, validate, events, .. } = plan;
+    pub(super) fn new(context: &Context, plan: Plan, is_client: bool) -> Result<Self, Failure> {
+        let Plan { qp_type, num_qp, shared, size, rx_depth, events, .. } = plan;
         let is_xrc = qp_type == QpType::XrcInitiator;
         // As in the stock tools, the XRC server begins.
         let begins = is_client != is_xrc;
-        let start = if qp_type == QpType::Ud { GRH } else { 0 };
+        let head = if qp_type == QpType::Ud { GRH } else { 0 };
         let pd = context.alloc_pd()?;
-        let incoming = pd.allocate(start + size, Access::LOCAL_WRITE)?;
+        let incoming = pd.allocate(head + size, Access::LOCAL_WRITE)?;
         let outgoing = pd.allocate(size, Access::empty())?;
         let expected = begins.then(|| pattern(size));
         if let Some(pattern) = &expected {
@@ -63,28 +85,31 @@ impl Session {
         let mut srq = if shared { Some(pd.create_srq(srq_attr)?) } else { None };
         let (mut target, caps) = (None, caps(1, rx_depth));
         let attr = QpInitAttr { caps, srq: srq.clone(), ..QpInitAttr::new(qp_type, &cq) };
+        let init = Init { qkey: QKEY, ..Init::default() };
         let mut pairs = Vec::new();
         for _ in 0..num_qp {
             let qp = pd.create_qp(&attr)?;
-            qp.to_init(Plan::init())?;
+            qp.to_init(init)?;
             pairs.push(qp);
         }
         if is_xrc {
             let xrcd = context.open_xrcd()?;
             srq = Some(pd.create_xrc_srq(srq_attr, &xrcd, &cq)?);
             let qp = xrcd.create_target()?;
-            qp.to_init(Plan::init())?;
+            qp.to_init(init)?;
             target = Some(qp);
         }
         let session = Self {
+            plan,
             pairs,
             target,
             srq,
             cq,
             channel,
-            buffers: Buffers { outgoing, incoming, start, size, validate, expected },
-            iters,
-            rx_depth,
+            outgoing,
+            incoming,
+            head,
+            expected,
             begins,
             destination: None,
             remote_srq: None,
@@ -101,7 +126,7 @@ impl Session {
     }
 
     fn post_receives(&self, count: u32) -> Result<(), Failure> {
-        let wrs = vec![RecvWr::new(0, [self.buffers.incoming.sge_all()]); count as usize];
+        let wrs = vec![RecvWr::new(0, [self.incoming.sge_all()]); count as usize];
         match &self.srq {
             Some(srq) => srq.post_recv(&wrs)?,
             None => self.pairs[0].post_recv(&wrs)?,
@@ -110,9 +135,11 @@ impl Session {
     }
 
     fn post_send(&self, index: usize) -> Result<(), Failure> {
-        let Buffers { outgoing, incoming, start, size, .. } = &self.buffers;
-        let data =
-            if self.begins { outgoing.sge_all() } else { incoming.sge(*start..start + size) };
+        let data = if self.begins {
+            self.outgoing.sge_all()
+        } else {
+            self.incoming.sge(self.head..self.head + self.plan.size)
+        };
         let wr = match self.destination {
             Some(to) => SendWr::send_to(0, to, data),
             None => SendWr { remote_srq: self.remote_srq, ..SendWr::send(0, data) },
@@ -123,13 +150,14 @@ impl Session {
     /// Each queue pair waits for its send and the reply.
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
-        let mut posted = self.rx_depth;
+        let Plan { iters, rx_depth, .. } = self.plan;
+        let mut posted = rx_depth;
         let mut pending = vec![Pending { send: self.begins, receive: true }; self.pairs.len()];
         if self.begins {
             (0..self.pairs.len()).try_for_each(|index| self.post_send(index))?;
         }
         let mut listen_grace = Instant::now();
-        while sent < self.iters || received < self.iters {
+        while sent < iters || received < iters {
             let Some(wc) = self.next_completion(listen_grace)? else { continue };
             listen_grace = Instant::now();
             let ok = wc.result.map_err(|error| {
@@ -146,21 +174,21 @@ impl Session {
             if ok.opcode == WcOpcode::Recv {
                 received += 1;
                 pending[index].receive = false;
-                self.buffers.check(ok.byte_len as usize, received)?;
-                if self.begins && self.pairs.len() == 1 {
+                self.check(ok.byte_len as usize, received)?;
+                if self.plan.validate && self.begins && self.pairs.len() == 1 {
                     // This message must not pass for the next.
-                    self.buffers.clear()?;
+                    self.incoming.fill(0)?;
                 }
                 posted -= 1;
                 if posted <= self.pairs.len() as u32 {
-                    self.post_receives(self.rx_depth - posted)?;
-                    posted = self.rx_depth;
+                    self.post_receives(rx_depth - posted)?;
+                    posted = rx_depth;
                 }
             } else {
                 sent += 1;
                 pending[index].send = false;
             }
-            if pending[index] == Pending::default() && sent < self.iters {
+            if pending[index] == Pending::default() && sent < iters {
                 pending[index] = Pending { send: true, receive: true };
                 self.post_send(index)?;
             }
@@ -188,21 +216,19 @@ impl Session {
         }
         Ok(wc)
     }
-}
 
-impl Buffers {
     fn check(&mut self, length: usize, number: u32) -> Result<(), Failure> {
-        if !self.validate {
+        if !self.plan.validate {
             return Ok(());
         }
-        let size = length - self.start;
-        if size != self.size {
+        let size = length - self.head;
+        if size != self.plan.size {
             fail!(
                 "message {number} has {size} bytes, expected {}; use the same -s on both sides",
-                self.size
+                self.plan.size
             );
         }
-        let message = self.incoming.to_vec(self.start..length)?;
+        let message = self.incoming.to_vec(self.head..length)?;
         let expected = self.expected.get_or_insert_with(|| {
             // this tool's pattern, or a stock tool's
             let stock = STOCK_FILLS
@@ -218,10 +244,6 @@ impl Buffers {
             );
         }
         Ok(())
-    }
-
-    fn clear(&self) -> Result<(), Failure> {
-        if self.validate { Ok(self.incoming.fill(0)?) } else { Ok(()) }
     }
 }
 

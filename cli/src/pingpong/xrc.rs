@@ -1,10 +1,10 @@
 //! Connects each initiator with the peer's target, as ibv_xsrq_pingpong.
 
-use roce::{AddressVector, Mtu, PeerAttr, RequesterAttr, ResponderAttr, Rtr, Rts};
+use roce::{Endpoint, Mtu};
 
-use super::{plan::Plan, session::Session};
+use super::session::Session;
 use crate::{
-    exchange::{Exchange, XrcEndpoint},
+    exchange::{self, Exchange, XrcEndpoint},
     failure::Failure,
     output::outln,
 };
@@ -12,7 +12,6 @@ use crate::{
 pub(super) fn connect(
     session: &mut Session,
     exchange: &mut Exchange,
-    plan: &Plan,
     gid_index: u16,
 ) -> Result<(), Failure> {
     let (Some(target), Some(srq), [initiator]) =
@@ -25,20 +24,11 @@ pub(super) fn connect(
         .ok_or_else(|| format!("GID index {gid_index} does not exist"))?;
     let ours = XrcEndpoint { target: endpoint, initiator: initiator.qpn(), srq };
     outln!("  local: {ours}");
+    let mtu = session.plan.mtu.unwrap_or(Mtu::B1024);
     let theirs = exchange.swap_xrc(&ours, |theirs| {
-        let (path_mtu, av) =
-            (plan.mtu.unwrap_or(Mtu::B1024), AddressVector::new(theirs.target.gid, gid_index));
-        let (sq_psn, rq_psn, timeout) = (ours.target.psn, theirs.target.psn, 14);
-        let dest_qpn = theirs.initiator;
-        target.to_rtr(Rtr::XrcTarget(
-            PeerAttr { dest_qpn, path_mtu, rq_psn, av },
-            ResponderAttr { max_dest_rd_atomic: 0, min_rnr_timer: 12 },
-        ))?;
-        target.to_rts(Rts::XrcTarget { sq_psn, timeout })?;
-        let dest_qpn = theirs.target.qpn;
-        let requester = RequesterAttr { timeout, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 0 };
-        initiator.to_rtr(Rtr::XrcInitiator(PeerAttr { dest_qpn, path_mtu, rq_psn, av }))?;
-        Ok(initiator.to_rts(Rts::XrcInitiator(sq_psn, requester))?)
+        let their_initiator = Endpoint { qpn: theirs.initiator, ..theirs.target };
+        exchange::connect(target, mtu, 0, gid_index, endpoint.psn, &their_initiator)?;
+        exchange::connect(initiator, mtu, 0, gid_index, endpoint.psn, &theirs.target)
     })?;
     outln!(" remote: {theirs}");
     session.remote_srq = Some(theirs.srq);

@@ -1,3 +1,5 @@
+use std::fmt::Arguments;
+
 use crate::{common::LinkArgs, output::outln};
 
 /// Let a server read and write a client's memory
@@ -58,9 +60,9 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(super) fn debug(&self, text: impl FnOnce() -> String) {
+    pub(super) fn debug(&self, text: Arguments<'_>) {
         if self.debug {
-            outln!("{}", text());
+            outln!("{text}");
         }
     }
 }

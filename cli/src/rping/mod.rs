@@ -7,12 +7,13 @@ mod args;
 mod message;
 mod ping;
 
-use roce::{
-    Context,
-    cm::{EventChannel, PortSpace},
-};
+use roce::cm::{EventChannel, PortSpace};
 
-use crate::{common, failure::Failure, output::errln};
+use crate::{
+    common::{self, Events},
+    failure::Failure,
+    output::errln,
+};
 pub(crate) use args::Args;
 use ping::Ping;
 
@@ -24,29 +25,28 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         let (size, least, most) = (args.size, SIZES.start(), SIZES.end());
         return Err(format!("invalid size {size}; choose one of {least} to {most} with -S").into());
     }
-    let context = args.link.open()?;
-    let channel = EventChannel::new()?;
+    let events = args.link.open()?;
     match &args.address {
         Some(server) if args.client => {
-            Ping::connect(&args, &channel, context.as_ref(), common::address(server, args.port)?)?
-                .run_client()
+            let server = common::address(server, args.port)?;
+            Ping::connect(&args, &events, server)?.run_client()
         }
-        _ => serve(args, &channel, context.as_ref()),
+        _ => serve(args, &events),
     }
 }
 
-fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
-    let listener = channel.create_id(PortSpace::Tcp);
-    common::use_device(&listener, context)?;
+fn serve(args: Args, events: &Events) -> Result<(), Failure> {
+    let listener = events.channel.create_id(PortSpace::Tcp);
+    events.use_device(&listener)?;
     listener
         .bind_addr(common::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
     listener.listen(0)?;
-    args.debug(|| format!("listening on port {}", listener.src_port()));
+    args.debug(format_args!("listening on port {}", listener.src_port()));
     let args = std::sync::Arc::new(args);
     loop {
-        let id = common::next_request(channel)?.id().clone();
+        let id = events.next_request()?.id().clone();
         if !args.persistent {
-            return Ping::accept(&args, channel, id)?.run_server();
+            return Ping::accept(&args, &events.channel, id)?.run_server();
         }
         let own = EventChannel::new()?;
         id.migrate_id(&own);

@@ -4,6 +4,7 @@ use roce::{
     Access, Context, Init, MemoryRegion, PeerAttr, QpInitAttr, QpType, QueuePair, RecvWr,
     RequesterAttr, ResponderAttr, Rtr, Rts, SendWr, Wc, WcOpcode, WcStatus,
     cm::{CmId, ConnParam, EventChannel, EventKind, IdState, PortSpace},
+    transport::cm::QpSetup,
 };
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     message::{Info, ping_data, text},
 };
 use crate::{
-    common::{self, EventLoop, Ready},
+    common::{self, EventLoop, Events, Ready},
     failure::{Failure, fail},
     output::{errln, outln},
 };
@@ -50,7 +51,7 @@ impl<'a> Ping<'a> {
         } else {
             common::create_qp(&id, None, &event_loop.cq, caps)?
         };
-        args.debug(|| format!("created qp {:#x}", qp.qpn().get()));
+        args.debug(format_args!("created qp {:#x}", qp.qpn().get()));
         let (recv_buffer, send_buffer) = (id.reg_msgs(Info::LEN)?, id.reg_msgs(Info::LEN)?);
         let (source, sink) = (id.reg_read(args.size)?, id.reg_write(args.size)?);
         let ping = Self {
@@ -72,27 +73,26 @@ impl<'a> Ping<'a> {
 
     pub(super) fn connect(
         args: &'a Args,
-        channel: &EventChannel,
-        context: Option<&Context>,
+        events: &Events,
         server: SocketAddr,
     ) -> Result<Self, Failure> {
-        let id = channel.create_id(PortSpace::Tcp);
+        let id = events.channel.create_id(PortSpace::Tcp);
         let own = args.source.as_deref().map(|own| common::address(own, 0)).transpose()?;
         if own.is_none() {
-            common::use_device(&id, context)?;
+            events.use_device(&id)?;
         }
-        common::resolve(&id, channel, own, server)?;
-        args.debug(|| "rdma_resolve_addr - rdma_resolve_route successful".into());
-        let ping = Self::new(args, channel, id)?;
+        events.resolve(&id, own, server)?;
+        args.debug(format_args!("rdma_resolve_addr - rdma_resolve_route successful"));
+        let ping = Self::new(args, &events.channel, id)?;
         ping.id.connect(&ping.param())?;
         if args.own_qp {
-            common::expect(channel, EventKind::ConnectResponse, server)?;
+            events.expect(EventKind::ConnectResponse, server)?;
             ping.move_qp()?;
             ping.id.establish()?;
         } else {
-            common::expect(channel, EventKind::Established, server)?;
+            events.expect(EventKind::Established, server)?;
         }
-        args.debug(|| "rdma_connect successful".into());
+        args.debug(format_args!("rdma_connect successful"));
         Ok(ping)
     }
 
@@ -101,7 +101,7 @@ impl<'a> Ping<'a> {
         channel: &EventChannel,
         id: CmId,
     ) -> Result<Self, Failure> {
-        args.debug(|| "accepting client connection request".into());
+        args.debug(format_args!("accepting client connection request"));
         let mut ping = Self::new(args, channel, id)?;
         ping.id.accept(&ping.param())?;
         if args.own_qp {
@@ -116,12 +116,11 @@ impl<'a> Ping<'a> {
     }
 
     fn param(&self) -> ConnParam {
-        let qpn = self.args.own_qp.then(|| self.qp.qpn());
         ConnParam {
             responder_resources: 1,
             initiator_depth: 1,
             retry_count: 7,
-            qpn,
+            qpn: self.args.own_qp.then(|| self.qp.qpn()),
             ..ConnParam::default()
         }
     }
@@ -129,23 +128,12 @@ impl<'a> Ping<'a> {
     fn move_qp(&self) -> Result<(), Failure> {
         let setup = self.id.qp_setup().ok_or("the connection is closed")?;
         let path_mtu = setup.path_mtu.ok_or("the peer requests an invalid path MTU")?;
-        self.qp.to_rtr(Rtr::Rc(
-            PeerAttr { dest_qpn: setup.dest_qpn, path_mtu, rq_psn: setup.rq_psn, av: setup.av },
-            ResponderAttr {
-                max_dest_rd_atomic: setup.max_dest_rd_atomic,
-                min_rnr_timer: setup.min_rnr_timer,
-            },
-        ))?;
-        self.qp.to_rts(Rts::Rc(
-            setup.sq_psn,
-            RequesterAttr {
-                timeout: setup.timeout,
-                retry_cnt: setup.retry_cnt,
-                rnr_retry: setup.rnr_retry,
-                max_rd_atomic: setup.max_rd_atomic,
-            },
-        ))?;
-        Ok(())
+        let QpSetup { dest_qpn, rq_psn, sq_psn, av, max_dest_rd_atomic, min_rnr_timer, .. } = setup;
+        let QpSetup { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = setup;
+        let responder = ResponderAttr { max_dest_rd_atomic, min_rnr_timer };
+        self.qp.to_rtr(Rtr::Rc(PeerAttr { dest_qpn, path_mtu, rq_psn, av }, responder))?;
+        let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
+        Ok(self.qp.to_rts(Rts::Rc(sq_psn, requester))?)
     }
 
     pub(super) fn run_client(mut self) -> Result<(), Failure> {
@@ -156,12 +144,10 @@ impl<'a> Ping<'a> {
             self.sink.fill(0)?;
             for buffer in [self.source.clone(), self.sink.clone()] {
                 let info = Info { at: buffer.remote(0), size: size as u32 };
-                self.args.debug(|| {
-                    format!(
-                        "RDMA addr {:x} rkey {:x} len {}",
-                        info.at.address, info.at.rkey.0, info.size
-                    )
-                });
+                self.args.debug(format_args!(
+                    "RDMA addr {:x} rkey {:x} len {}",
+                    info.at.address, info.at.rkey.0, info.size
+                ));
                 self.send_buffer.write_at(0, &info.encode())?;
                 self.qp.post_send(&[SendWr::send(SEND, self.send_buffer.sge_all())])?;
                 while self.inbox.is_empty() {
@@ -203,23 +189,23 @@ impl<'a> Ping<'a> {
                     source.size
                 );
             }
-            args.debug(|| "server received source adv".into());
+            args.debug(format_args!("server received source adv"));
             let length = source.size as usize;
             let read = SendWr::read(READ, source.at, self.sink.sge(0..length));
             let Some(()) = self.do_one(read)? else { break };
-            args.debug(|| "server received read complete".into());
+            args.debug(format_args!("server received read complete"));
             let data = self.sink.to_vec(0..length)?;
             if args.verbose {
                 outln!("server ping data: {}", text(&data));
             }
             self.go_ahead()?;
             let Some(sink) = self.next_info()? else { break };
-            args.debug(|| "server received sink adv".into());
+            args.debug(format_args!("server received sink adv"));
             // As the stock server: up to and with the zero byte.
             let length = (text(&data).len() + 1).min(data.len());
             let write = SendWr::write(WRITE, sink.at, self.sink.sge(0..length));
             let Some(()) = self.do_one(write)? else { break };
-            args.debug(|| "server rdma write complete".into());
+            args.debug(format_args!("server rdma write complete"));
             self.go_ahead()?;
         }
         errln!("server DISCONNECT EVENT...");
@@ -230,7 +216,7 @@ impl<'a> Ping<'a> {
 
     fn go_ahead(&self) -> Result<(), Failure> {
         self.qp.post_send(&[SendWr::send(SEND, self.send_buffer.sge_all())])?;
-        self.args.debug(|| "server posted go ahead".into());
+        self.args.debug(format_args!("server posted go ahead"));
         Ok(())
     }
 
@@ -263,8 +249,9 @@ impl<'a> Ping<'a> {
         match self.event_loop.next()? {
             Ready::Done(wc) => self.complete(&wc),
             Ready::Event(event) => {
-                self.args.debug(|| format!("cma_event type {} ({})", event.kind(), event.status()));
-                match event.kind() {
+                let (kind, status) = (event.kind(), event.status());
+                self.args.debug(format_args!("cma_event type {kind} ({status})"));
+                match kind {
                     EventKind::Disconnected => self.is_over = true,
                     EventKind::Established | EventKind::TimewaitExit | EventKind::AddrChange => {}
                     // a server for one client refuses others
@@ -292,12 +279,10 @@ impl<'a> Ping<'a> {
             let mut bytes = [0; Info::LEN];
             self.recv_buffer.read_at(0, &mut bytes)?;
             let info = Info::decode(bytes);
-            self.args.debug(|| {
-                format!(
-                    "Received rkey {:x} addr {:x} len {} from peer",
-                    info.at.rkey.0, info.at.address, info.size
-                )
-            });
+            self.args.debug(format_args!(
+                "Received rkey {:x} addr {:x} len {} from peer",
+                info.at.rkey.0, info.at.address, info.size
+            ));
             self.inbox.push_back(info);
             self.listen()?;
         }

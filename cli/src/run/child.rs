@@ -44,13 +44,13 @@ pub(super) fn run(
         });
     }
     let mut child = command.spawn()?;
-    let drawing = live.map(Live::start);
+    let end_drawing = live.map(Live::start);
     let status = wait(reaper.as_mut(), &mut child, &signals).or_else(|_| child.wait());
     if let Some(reaper) = reaper {
         reaper.finish();
     }
-    if let Some(drawing) = drawing {
-        drawing.finish();
+    if let Some(end) = end_drawing {
+        end();
     }
     Ok(status.map_or(ExitCode::FAILURE, exit_code))
 }

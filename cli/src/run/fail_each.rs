@@ -19,7 +19,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use super::refusal::{NOT_EXECUTABLE, Refusal};
-use crate::output::{errln, outln};
+use crate::{
+    failure::fail,
+    output::{errln, outln},
+};
 
 /// `--check` found something in a program that ended with 0.
 const FOUND: i32 = 99;
@@ -35,11 +38,24 @@ const CRASHES: [(i32, &str); 7] = [
 /// Limit of examined output per run.
 const LONGEST: u64 = 16 << 20;
 
-pub(super) struct Plan {
-    pub(super) most: u32,
-    /// Per run.
-    pub(super) limit: Duration,
-    pub(super) is_json: bool,
+/// Runs in which each call fails in its turn.
+#[derive(clap::Args)]
+pub(super) struct EachArgs {
+    /// Run once for each call, with that call failing
+    ///
+    /// Prints how each run ends: crashes, hangs, leaked objects. json: one object a line.
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"], hide_possible_values = true)]
+    #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
+    pub(super) fail_each: Option<String>,
+    /// With --fail-each: fail the first NUMBER calls of a kind
+    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
+    #[arg(hide_short_help = true)]
+    most: u32,
+    /// With --fail-each: seconds of a run
+    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
+    #[arg(hide_short_help = true)]
+    time_limit: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,29 +100,30 @@ struct Run {
     panic: Option<String>,
 }
 
-pub(super) fn run(plan: &Plan, command: impl Fn() -> Command) -> Result<ExitCode, Refusal> {
+pub(super) fn run(args: &EachArgs, command: impl Fn() -> Command) -> Result<ExitCode, Refusal> {
+    let limit = Duration::from_secs(args.time_limit.max(1));
     let refuse = |error: io::Error| Refusal { status: NOT_EXECUTABLE, line: error.to_string() };
-    let whole = run_once(plan, command(), None).map_err(refuse)?;
+    let whole = run_once(limit, command(), None).map_err(refuse)?;
     if whole.end == End::Hang {
-        return Err(Refusal::new(format!(
+        fail!(
             "without a failing call, the program does not end in {} s; give it less work, or raise \
              --time-limit",
-            plan.limit.as_secs()
-        )));
+            limit.as_secs()
+        );
     }
-    let mut report = Report::new(plan, &whole);
+    let mut report = Report::new(args.fail_each.as_deref() == Some("json"), &whole);
     for call in CallId::all() {
         let made = whole.calls.get(call.number()).copied().unwrap_or(0);
-        for nth in 1..=made.min(plan.most) {
+        for nth in 1..=made.min(args.most) {
             let rule = format!("fail {} nth {nth}", call.failing().name);
-            let run = run_once(plan, command(), Some(&rule)).map_err(refuse)?;
+            let run = run_once(limit, command(), Some(&rule)).map_err(refuse)?;
             report.add(call, nth, &run);
         }
     }
     Ok(report.end(&whole))
 }
 
-fn run_once(plan: &Plan, mut command: Command, rule: Option<&str>) -> io::Result<Run> {
+fn run_once(limit: Duration, mut command: Command, rule: Option<&str>) -> io::Result<Run> {
     let directory = tempfile::tempdir()?;
     command.env(CALLS, directory.path()).env(CHECK, "json").env_remove(FAULT);
     if let Some(rule) = rule {
@@ -122,7 +139,7 @@ fn run_once(plan: &Plan, mut command: Command, rule: Option<&str>) -> io::Result
         }
         String::from_utf8_lossy(&said).into_owned()
     });
-    let end = wait(&mut child, plan.limit)?;
+    let end = wait(&mut child, limit)?;
     let said = reader.join().unwrap_or_default();
     let (calls, failed) = counts(directory.path())?;
     let panic = said.lines().find(|line| line.contains("' panicked at ")).map(str::to_owned);
@@ -193,8 +210,8 @@ fn findings(said: &str) -> Vec<Found> {
         .collect()
 }
 
-struct Report<'a> {
-    plan: &'a Plan,
+struct Report {
+    is_json: bool,
     /// Findings without a failing call.
     usual: Vec<Found>,
     runs: u32,
@@ -202,11 +219,11 @@ struct Report<'a> {
     panics: Vec<String>,
 }
 
-impl<'a> Report<'a> {
-    fn new(plan: &'a Plan, whole: &Run) -> Self {
+impl Report {
+    fn new(is_json: bool, whole: &Run) -> Self {
         let calls: u32 = whole.calls.iter().sum();
         let kinds = whole.calls.iter().filter(|number| **number > 0).count();
-        if plan.is_json {
+        if is_json {
             let object = json!({ "calls": calls, "kinds": kinds, "end": whole.end.text() });
             outln!("{object}");
         } else {
@@ -214,7 +231,7 @@ impl<'a> Report<'a> {
             outln!("{:<34} {:<14} {:<15} left or found", "call", "error", "end");
         }
         let usual = whole.findings.clone();
-        Self { plan, usual, runs: 0, ends: BTreeMap::new(), panics: Vec::new() }
+        Self { is_json, usual, runs: 0, ends: BTreeMap::new(), panics: Vec::new() }
     }
 
     fn add(&mut self, call: CallId, nth: u32, run: &Run) {
@@ -234,7 +251,7 @@ impl<'a> Report<'a> {
         *self.ends.entry(key).or_default() += 1;
         self.panics.extend(run.panic.clone());
         let (end, reached) = (run.end.text(), run.failed > 0);
-        if self.plan.is_json {
+        if self.is_json {
             let found: Vec<_> =
                 new.iter().map(|new| json!({ "finding": new.kind, "what": new.what })).collect();
             let object = json!({
@@ -257,7 +274,7 @@ impl<'a> Report<'a> {
             .iter()
             .filter_map(|key| self.ends.get(key))
             .sum();
-        if self.plan.is_json {
+        if self.is_json {
             outln!("{}", json!({ "runs": self.runs, "ends": self.ends }));
         } else {
             let ends: Vec<_> =

@@ -3,9 +3,8 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Read},
-    path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError, Sender},
-    thread::{self, JoinHandle},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
     time::Instant,
 };
 
@@ -24,51 +23,6 @@ use crate::{
 /// Draws captures of a temporary directory on standard error.
 pub(super) struct Live {
     directory: TempDir,
-}
-
-pub(super) struct Drawing {
-    stop: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Live {
-    pub(super) fn new() -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("roce-ladder-").tempdir()?;
-        Ok(Self { directory })
-    }
-
-    /// `ROCE_PCAP`.
-    pub(super) fn pattern(&self) -> OsString {
-        self.directory.path().join("%d of process %p").into()
-    }
-
-    pub(super) fn start(self) -> Drawing {
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            let mut canvas = Canvas::new(self.directory.path());
-            let mut pause = LOOK;
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let began = Instant::now();
-                canvas.look();
-                pause = LOOK.max(began.elapsed() * SHARE);
-            }
-            canvas.look();
-            canvas.conclude();
-        });
-        Drawing { stop, thread }
-    }
-}
-
-impl Drawing {
-    pub(super) fn finish(self) {
-        drop(self.stop);
-        // A panic is on standard error.
-        let _ = self.thread.join();
-    }
-}
-
-struct Canvas {
-    directory: PathBuf,
     ladder: Ladder,
     captures: BTreeMap<OsString, Capture>,
     /// Drawn last.
@@ -81,13 +35,35 @@ struct Capture {
     full: bool,
 }
 
-impl Canvas {
-    fn new(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
-            ladder: Ladder::on(&io::stderr()),
-            captures: BTreeMap::new(),
-            last: None,
+impl Live {
+    pub(super) fn new() -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("roce-ladder-").tempdir()?;
+        let ladder = Ladder::on(&io::stderr());
+        Ok(Self { directory, ladder, captures: BTreeMap::new(), last: None })
+    }
+
+    /// `ROCE_PCAP`.
+    pub(super) fn pattern(&self) -> OsString {
+        self.directory.path().join("%d of process %p").into()
+    }
+
+    /// Returns the end of the drawing.
+    pub(super) fn start(mut self) -> impl FnOnce() {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            let mut pause = LOOK;
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let began = Instant::now();
+                self.look();
+                pause = LOOK.max(began.elapsed() * SHARE);
+            }
+            self.look();
+            self.conclude();
+        });
+        move || {
+            drop(stop);
+            // A panic is on standard error.
+            let _ = thread.join();
         }
     }
 
@@ -97,9 +73,9 @@ impl Canvas {
             if self.captures.contains_key(&name) {
                 continue;
             }
-            let file = File::options().read(true).write(true).open(entry.path());
-            if let Ok(file) = file {
-                self.captures.insert(name, Capture::of(file));
+            if let Ok(file) = File::options().read(true).write(true).open(entry.path()) {
+                let capture = Capture { file, growing: Growing::default(), full: false };
+                self.captures.insert(name, capture);
             }
         }
         let names: Vec<_> = self.captures.keys().cloned().collect();
@@ -146,10 +122,6 @@ impl Canvas {
 }
 
 impl Capture {
-    fn of(file: File) -> Self {
-        Self { file, growing: Growing::default(), full: false }
-    }
-
     /// Reads new bytes and frees their disk space. `false`: none.
     fn read(&mut self) -> bool {
         let before = self.growing.bytes.len();

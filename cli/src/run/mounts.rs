@@ -80,9 +80,9 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
 
     let nodes = dev.join("infiniband");
     fs::create_dir_all(&nodes)?;
-    for node in sysfs::nodes(devices) {
+    for index in 0..devices.len() {
         // any character device that opens
-        bind_file(Path::new("/dev/null"), &nodes.join(node))?;
+        bind_file(Path::new("/dev/null"), &nodes.join(format!("uverbs{index}")))?;
     }
     cover(Path::new("/dev"), &dev, &["infiniband"])?;
     let (host, modules) = (Path::new("/sys/module"), stage.join("module"));

@@ -1,3 +1,5 @@
+use std::fmt::Display;
+
 const REFUSED: u8 = 2;
 pub(super) const NOT_EXECUTABLE: u8 = 126;
 pub(super) const NOT_FOUND: u8 = 127;
@@ -7,8 +9,8 @@ pub(super) struct Refusal {
     pub(super) line: String,
 }
 
-impl Refusal {
-    pub(super) fn new(line: impl Into<String>) -> Self {
-        Self { status: REFUSED, line: line.into() }
+impl<E: Display> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self { status: REFUSED, line: error.to_string() }
     }
 }

@@ -52,11 +52,6 @@ pub(super) fn modules(at: &Path, host: &Path, is_on: bool) -> io::Result<bool> {
     Ok(is_there)
 }
 
-/// Below /dev/infiniband.
-pub(super) fn nodes(devices: &[Device]) -> impl Iterator<Item = String> {
-    (0..devices.len()).map(|index| format!("uverbs{index}"))
-}
-
 /// Made with its first entry.
 struct Tree(PathBuf);
 

@@ -1,7 +1,9 @@
 use roce_transport::{cm::About, wire::Operation};
 
-use super::words::{Words, number, signed};
-use crate::case::{Field, Key, Message, MessageField, NAK_SEQUENCE, Packet, PacketKind};
+use crate::{
+    case::{Field, Key, Message, NAK_SEQUENCE, Packet, PacketKind},
+    words::{Words, number, signed},
+};
 
 fn operation_name(operation: Operation) -> String {
     match operation {
@@ -14,6 +16,10 @@ fn operation_name(operation: Operation) -> String {
     }
 }
 
+/// Fields of CM messages alone.
+const MESSAGE: &str = "id own-qp port transport path-mtu response-timeout cm-retries wrong-gid \
+                       ip-version wrong-peer-id wrong-peer-qp about service-timeout reason status \
+                       same base-version class class-version method attribute";
 /// Fields of every packet; CM messages have these and their own.
 const COMMON: &str = "psn opcode version pkey qp qkey wrong-icrc swapped-icrc cut extra tclass \
                       hop-limit source-port";
@@ -55,7 +61,7 @@ pub(super) fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String
         let field = field(words)?;
         let is_in = |names: &str| names.split(' ').any(|name| name == word);
         let is_message = matches!(operation, PacketKind::Message(_));
-        let is_of_message = matches!(field, Field::Message(_));
+        let is_of_message = is_in(MESSAGE);
         if is_message && !is_of_message && !is_in(COMMON) {
             return Err(format!("the CM message {name} lacks this field"));
         }
@@ -72,6 +78,9 @@ pub(super) fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String
 
 fn field(words: &mut Words<'_>) -> Result<Field, String> {
     let name = words.next("a field")?;
+    if let Some(field) = Field::read(name, words)? {
+        return Ok(field);
+    }
     Ok(match name {
         "psn" => Field::Psn(signed(words.next("psn")?, "psn")?),
         "ack-req" => Field::AckReq(true),
@@ -79,14 +88,8 @@ fn field(words: &mut Words<'_>) -> Result<Field, String> {
         "solicited" => Field::Solicited(true),
         "unsolicited" => Field::Solicited(false),
         "migrated" => Field::MigReq(words.number::<u8>(name)? != 0),
-        "opcode" => Field::Opcode(words.number(name)?),
-        "version" => Field::Version(words.number(name)?),
-        "pad" => Field::Pad(words.number(name)?),
-        "pkey" => Field::PKey(words.number(name)?),
         "fecn" => Field::Fecn(true),
         "becn" => Field::Becn(true),
-        "qp" => Field::Qp(words.number(name)?),
-        "reserved" => Field::Reserved,
         "data" => Field::Data { bytes: words.number(name)?, seed: words.or("seed", 1)? },
         "to" => {
             let word = words.next("a place, such as target+64,")?;
@@ -95,63 +98,19 @@ fn field(words: &mut Words<'_>) -> Result<Field, String> {
             let offset = if offset.is_empty() { 0 } else { signed(offset, "an offset")? };
             Field::Target { region: region.to_owned(), offset }
         }
-        "length" => Field::Length(words.number(name)?),
         "key" => Field::Key(match words.next(name)? {
             "wrong" => Key::Wrong,
             "old" => Key::Old,
             word => Key::Exact(number(word, name)?),
         }),
-        "syndrome" => Field::Syndrome(words.number(name)?),
         "timer" => Field::Syndrome(0x20 | words.number::<u8>(name)? & 0x1F),
         "credits" => Field::Syndrome(words.number::<u8>(name)? & 0x1F),
-        "msn" => Field::Msn(words.number(name)?),
-        "immediate" => Field::Immediate(words.number(name)?),
-        "swap" | "add" => Field::Swap(words.number(name)?),
-        "compare" => Field::Compare(words.number(name)?),
-        "found" => Field::Found(words.number(name)?),
-        "placement" => Field::Placement(words.number(name)?),
-        "selectivity" => Field::Selectivity(words.number(name)?),
-        "qkey" => Field::QKey(words.number(name)?),
-        "wrong-icrc" => Field::WrongIcrc,
-        "swapped-icrc" => Field::SwappedIcrc,
-        "cut" => Field::Cut(words.number(name)?),
-        "extra" => Field::Extra(words.number(name)?),
-        "dirty-padding" => Field::DirtyPadding,
-        "tclass" => Field::TrafficClass(words.number(name)?),
-        "hop-limit" => Field::HopLimit(words.number(name)?),
-        "source-port" => Field::SourcePort(words.number(name)?),
-        "group" => Field::Group(words.number(name)?),
-        _ => Field::Message(message_field(name, words)?),
-    })
-}
-
-fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, String> {
-    Ok(match name {
-        "id" => MessageField::Id(words.number(name)?),
-        "own-qp" => MessageField::OwnQp(words.number(name)?),
-        "port" => MessageField::Port(words.number(name)?),
-        "transport" => MessageField::Transport(words.number(name)?),
-        "path-mtu" => MessageField::PathMtu(words.number(name)?),
-        "response-timeout" => MessageField::ResponseTimeout(words.number(name)?),
-        "cm-retries" => MessageField::Retries(words.number(name)?),
-        "wrong-gid" => MessageField::WrongGid,
-        "ip-version" => MessageField::IpVersion(words.number(name)?),
-        "wrong-peer-id" => MessageField::WrongPeerId,
-        "wrong-peer-qp" => MessageField::WrongPeerQp,
+        "add" => Field::Swap(words.number(name)?),
         "about" => match words.next(name)? {
-            "req" => MessageField::About(About::Req),
-            "rep" => MessageField::About(About::Rep),
+            "req" => Field::About(About::Req),
+            "rep" => Field::About(About::Rep),
             other => return Err(format!("unknown message {other}; expected req or rep")),
         },
-        "service-timeout" => MessageField::ServiceTimeout(words.number(name)?),
-        "reason" => MessageField::Reason(words.number(name)?),
-        "status" => MessageField::Status(words.number(name)?),
-        "same" => MessageField::Same,
-        "base-version" => MessageField::BaseVersion(words.number(name)?),
-        "class" => MessageField::Class(words.number(name)?),
-        "class-version" => MessageField::ClassVersion(words.number(name)?),
-        "method" => MessageField::Method(words.number(name)?),
-        "attribute" => MessageField::Attribute(words.number(name)?),
         _ => return Err(format!("unknown packet field {name}")),
     })
 }

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use pnet_datalink::MacAddr;
 use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr, Error as Malformed, EthernetAddress};
 
-use super::super::address::Prefix;
+use super::super::{address::Prefix, frame::chunk};
 
 // RFC 2132 and RFC 3442
 const MASK: u8 = 1;
@@ -161,8 +161,7 @@ fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
         }
         let mut network = [0; 4];
         network[..octets].copy_from_slice(&rest[..octets]);
-        let gateway = rest[octets..].first_chunk::<4>().map(|bytes| Ipv4Addr::from(*bytes));
-        let gateway = gateway.ok_or(Malformed)?;
+        let gateway = chunk::<4>(rest, octets).map(Ipv4Addr::from).ok_or(Malformed)?;
         bytes = &rest[octets + 4..];
         let gateway = match gateway.is_unspecified() {
             true => None,

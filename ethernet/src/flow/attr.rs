@@ -72,10 +72,6 @@ pub enum FlowSpec {
 }
 
 impl FlowSpec {
-    const fn is_action(&self) -> bool {
-        matches!(self, Self::Tag(_) | Self::Drop)
-    }
-
     pub(super) fn matches(&self, frame: &Fields) -> bool {
         match self {
             Self::Eth { value, mask } => frame.has_eth(value, mask),
@@ -204,7 +200,7 @@ impl FlowAttr {
     /// True if both match the same frames.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         fn which(attr: &FlowAttr) -> impl Iterator<Item = &FlowSpec> {
-            attr.specs.iter().filter(|spec| !spec.is_action())
+            attr.specs.iter().filter(|spec| !matches!(spec, FlowSpec::Tag(_) | FlowSpec::Drop))
         }
         self.priority == other.priority && which(self).eq(which(other))
     }

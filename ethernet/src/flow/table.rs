@@ -110,14 +110,8 @@ impl FlowTable {
         if taken.is_some() {
             return;
         }
-        let groups = fields.is_to_group().then(|| of(FlowKind::McDefault));
-        let mut had_group = false;
-        for entry in groups.into_iter().flatten() {
-            copies.add(entry);
-            had_group = true;
-        }
-        if !had_group {
-            of(FlowKind::AllDefault).for_each(|entry| copies.add(entry));
-        }
+        let is_groups = fields.is_to_group() && of(FlowKind::McDefault).next().is_some();
+        let default = if is_groups { FlowKind::McDefault } else { FlowKind::AllDefault };
+        of(default).for_each(|entry| copies.add(entry));
     }
 }

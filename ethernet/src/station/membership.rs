@@ -11,7 +11,7 @@ use super::{
         build::{Ip, icmpv6_checksum},
         counters::{BAD_ARP, Handled, refuse_if},
         frame::IpPacket,
-        groups::{Message, Query, Record},
+        groups::{Message, Record},
     },
     Station, group_mac, is_link_local, solicited_node,
 };
@@ -119,18 +119,13 @@ impl Station {
 
     fn handle_query(&mut self, now: Instant, older: bool, group: IpAddr, within: Duration) {
         self.counters.group_queries += 1;
-        let asked = (!group.is_unspecified()).then_some(group);
-        self.groups.handle_query(now, Query { v6: group.is_ipv6(), older, group: asked, within });
+        self.groups.handle_query(now, group, older, within);
     }
 
     pub(super) fn send_reports(&mut self, now: Instant) {
         for message in self.groups.handle_timeout(now) {
             let frame = match message {
-                Message::OldReport(group) => self.older_message(group, group, false),
-                Message::OldLeave(group) if group.is_ipv4() => {
-                    self.older_message(group, ROUTERS.into(), true)
-                }
-                Message::OldLeave(group) => self.older_message(group, ROUTERS_V6.into(), true),
+                Message::Old { group, leaves } => self.older_message(group, leaves),
                 Message::Report(records) => self.report(&records),
             };
             self.counters.group_reports += 1;
@@ -138,17 +133,15 @@ impl Station {
         }
     }
 
-    fn older_message(&self, group: IpAddr, to: IpAddr, leave: bool) -> Vec<u8> {
-        let mut message = vec![0; 4];
-        message[0] = match (group, leave) {
-            (IpAddr::V4(_), false) => IGMPV2_REPORT,
-            (IpAddr::V4(_), true) => IGMPV2_LEAVE,
-            (IpAddr::V6(_), false) => MLDV1_REPORT,
-            (IpAddr::V6(_), true) => MLDV1_DONE,
+    fn older_message(&self, group: IpAddr, leaves: bool) -> Vec<u8> {
+        let (kind, to, header) = match (group, leaves) {
+            (IpAddr::V4(_), false) => (IGMPV2_REPORT, group, 4),
+            (IpAddr::V4(_), true) => (IGMPV2_LEAVE, ROUTERS.into(), 4),
+            (IpAddr::V6(_), false) => (MLDV1_REPORT, group, 8),
+            (IpAddr::V6(_), true) => (MLDV1_DONE, ROUTERS_V6.into(), 8),
         };
-        if group.is_ipv6() {
-            message.extend([0; 4]); // reserved
-        }
+        let mut message = vec![0; header];
+        message[0] = kind;
         message.extend(octets(group));
         self.membership(to, message)
     }

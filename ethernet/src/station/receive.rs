@@ -18,7 +18,7 @@ use super::{
     super::{
         build::Ip,
         counters::{BAD_ARP, BAD_UDP, Handled, NOT_FOR_US, OTHER_PROTOCOL, refuse_if},
-        frame::{IpPacket, UDP},
+        frame::{IpPacket, UDP, chunk},
         neighbors::Claim,
     },
     ALL_NODES, Assignment, DEFEND, LEAST_MTU, NO_MAC, PATHS, Received, Station, StationEvent,
@@ -186,16 +186,13 @@ impl Station {
             }
             // Fragmentation needed (RFC 1191).
             (Icmpv4Message::DstUnreachable, 4) => {
-                let mtu = packet.payload.get(6..8).and_then(|bytes| bytes.first_chunk::<2>());
-                let mtu = mtu.map_or(0, |bytes| u16::from_be_bytes(*bytes));
+                let mtu = chunk(packet.payload, 6).map_or(0, u16::from_be_bytes);
                 // The quoted packet may be cut.
                 let quoted = packet.payload.get(8..).unwrap_or_default();
                 let header = usize::from(quoted.first().map_or(0, |byte| byte & 15)) * 4;
-                let address =
-                    |at| quoted.get(at..at + 4)?.first_chunk::<4>().map(|b| IpAddr::from(*b));
+                let address = |at| chunk::<4>(quoted, at).map(IpAddr::from);
                 if quoted.get(9) == Some(&UDP) {
-                    let mtu = u32::from(mtu);
-                    self.advise(now, mtu, address(12), address(16), quoted.get(header..));
+                    self.advise(now, mtu.into(), address(12), address(16), quoted.get(header..));
                 }
             }
             _ => return Err(OTHER_PROTOCOL),
@@ -236,11 +233,9 @@ impl Station {
                 self.put(frame);
             }
             Icmpv6Message::PktTooBig => {
-                let field = |at| packet.payload.get(at..at + 4)?.first_chunk::<4>().copied();
-                let mtu = field(4).map_or(0, u32::from_be_bytes);
+                let mtu = chunk(packet.payload, 4).map_or(0, u32::from_be_bytes);
                 let quoted = packet.payload.get(8..).unwrap_or_default();
-                let address =
-                    |at| quoted.get(at..at + 16)?.first_chunk::<16>().map(|b| IpAddr::from(*b));
+                let address = |at| chunk::<16>(quoted, at).map(IpAddr::from);
                 if quoted.get(6) == Some(&UDP) {
                     self.advise(now, mtu, address(8), address(24), quoted.get(40..));
                 }
@@ -317,8 +312,8 @@ impl Station {
         udp: Option<&[u8]>,
     ) {
         let (Some(src), Some(to)) = (src, dst) else { return };
-        let port = udp.and_then(|udp| udp.get(2..4)?.first_chunk::<2>().copied());
-        let ours = self.is_own(src) && port.map(u16::from_be_bytes) == Some(ROCE_UDP_PORT);
+        let port = udp.and_then(|udp| chunk(udp, 2)).map(u16::from_be_bytes);
+        let ours = self.is_own(src) && port == Some(ROCE_UDP_PORT);
         if !ours || mtu < LEAST_MTU[usize::from(to.is_ipv6())] {
             return;
         }

@@ -100,12 +100,17 @@ fn roce_v1_goes_to_who_speaks_it() {
     assert_eq!((wire.arrived.len(), wire.counters(2).other_protocol - before), (0, 2));
     // Another next header, then addresses of two families.
     let whole = wire.seen.iter().find(|frame| frame[12..14] == [0x89, 0x15]).unwrap().clone();
+    let refused = |frame: &[u8]| {
+        let mut counters = FrameCounters::default();
+        *Frame::parse(frame).unwrap_err()(&mut counters) += 1;
+        counters
+    };
     for (at, value) in [(20, 17), (32, 0)] {
         let mut wrong = whole.clone();
         wrong[at] = value;
-        assert_eq!(Frame::parse(&wrong), Err(FrameError::Ip), "byte {at}");
+        assert_eq!(refused(&wrong).bad_ip, 1, "byte {at}");
     }
-    assert_eq!(Frame::parse(&whole[..50]), Err(FrameError::Truncated));
+    assert_eq!(refused(&whole[..50]).truncated, 1);
 }
 
 /// A SEND from 10.0.0.1 to 10.0.0.2 with zlib's ICRC over 64 ones, header and packet. Masked fields

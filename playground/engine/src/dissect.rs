@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     rows::letter,
     spec::Spec,
-    state::{Until, hex, play_to_end},
+    state::{Until, hex},
 };
 
 /// `Dissected` of the page's `engine.ts`.
@@ -21,7 +21,7 @@ pub(crate) fn packet(spec: &Spec, number: u64) -> Result<Value, String> {
         }
         Ok(())
     });
-    play_to_end(spec, &mut until)?;
+    spec.play(&mut until).map(drop)?;
     found.ok_or_else(|| format!("there is no packet {number}"))
 }
 

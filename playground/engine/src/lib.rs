@@ -6,17 +6,18 @@
 
 mod dissect;
 mod explain;
-mod pcap;
 mod rows;
 mod spec;
 mod state;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use roce_world::{FREE, SCENARIOS, Scenario, Script};
+use roce_capture::CaptureWriter;
+use roce_world::{FREE, SCENARIOS, Scenario, Script, SentDatagram};
 use serde::Serialize;
 use serde_json::{Value, json};
 use spec::{SCRIPT, Spec};
+use state::Until;
 
 /// Returns all scenarios: names, titles, networks.
 #[wasm_bindgen]
@@ -43,7 +44,7 @@ pub fn example() -> String {
 #[must_use]
 pub fn read_script(script: &str) -> String {
     let reading = match script.parse::<Script>() {
-        Ok(script) => json!({"mistake": null, "network": script.network()}),
+        Ok(script) => json!({"mistake": null, "network": script.network}),
         Err(error) => {
             let mistake = json!({"line": error.line, "text": error.to_string()});
             json!({"mistake": mistake, "network": null})
@@ -70,10 +71,18 @@ pub fn packet(spec: &str, number: u32) -> Result<String, String> {
     Ok(dissect::packet(&Spec::parse(spec)?, u64::from(number))?.to_string())
 }
 
-/// Returns the packets of the first `lines` as a pcapng file.
+/// Returns the packets of the first `lines` as a pcapng file, as of `roce demo --pcap`.
 #[wasm_bindgen]
 pub fn capture(spec: &str, lines: usize) -> Result<Vec<u8>, String> {
-    pcap::capture(&Spec::parse(spec)?, lines)
+    let mut writer = CaptureWriter::new(Vec::new()).map_err(|error| error.to_string())?;
+    let mut until = Until::new(lines, |datagram: &SentDatagram<'_>| {
+        let comment = datagram.verdict.lost.then(|| "lost on the way".into());
+        writer.write(datagram.at, datagram.net, datagram.bytes, comment)?;
+        Ok(())
+    });
+    // The viewer knows the end, or the lines show it.
+    Spec::parse(spec)?.play(&mut until).map(drop)?;
+    Ok(writer.into_inner())
 }
 
 /// Explains a pcap or pcapng file.

@@ -46,24 +46,19 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
     }
 }
 
-pub(crate) fn play_to_end(spec: &Spec, viewer: &mut dyn Viewer) -> Result<(), String> {
-    // The viewer knows the end, or the lines show it.
-    spec.play(viewer).map(|_| ())
-}
-
 /// `State` of the page's `engine.ts`.
 pub(crate) fn after(spec: &Spec, lines: usize) -> Result<Value, String> {
     let mut until = Until::new(lines, |_: &SentDatagram<'_>| Ok(()));
     let (world, _) = spec.play(&mut until)?;
-    let port = world.port();
+    let port = world.network.port(None);
     Ok(json!({
         "at": rows::nanos(world.time()),
-        "in_flight": world.in_flight(),
+        "in_flight": world.network.in_flight(),
         "port": {
             "passed": port.passed, "marked": port.marked,
             "dropped": port.dropped, "longest": port.longest,
         },
-        "nodes": world.nodes().iter().map(|node| end(&world, node)).collect::<Value>(),
+        "nodes": world.nodes.iter().map(|node| end(&world, node)).collect::<Value>(),
     }))
 }
 
@@ -71,14 +66,14 @@ fn end(world: &World<'_>, node: &Node) -> Value {
     let counters = node.adapter.counters().iter().filter(|counter| counter.value > 0);
     let counters = counters
         .map(|it| json!({"name": it.name, "explanation": it.explanation, "value": it.value}));
-    let memory = node.buffers().iter().map(|buffer| {
-        let region = buffer.region();
+    let memory = node.buffers.iter().map(|buffer| {
+        let region = &buffer.region;
         json!({
             "address": region.address(), "lkey": region.lkey().0, "rkey": region.rkey().0,
             "hex": hex(&buffer.bytes()),
         })
     });
-    let queue_pairs = node.queue_pairs().iter();
+    let queue_pairs = node.queue_pairs.iter();
     json!({
         "end": rows::letter(node.end),
         "address": node.ip.to_string(),

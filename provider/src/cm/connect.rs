@@ -12,8 +12,12 @@ use roce_transport::{
 };
 
 use super::{
-    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, Status, UDP_QKEY, id::IdInner,
-    options::ACK_TIMEOUT, param::Param, presence, route::CmDispatcher, shared::RequestInfo,
+    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, Status, UDP_QKEY,
+    id::{ACK_TIMEOUT, IdInner},
+    param::Param,
+    presence,
+    route::CmDispatcher,
+    shared::RequestInfo,
 };
 use crate::Context;
 

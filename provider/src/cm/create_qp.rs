@@ -1,7 +1,5 @@
 //! Queue pair of an id.
 
-use std::sync::Arc;
-
 use roce_transport::{
     adapter::{ObjectError, ObjectMismatch},
     cm::QpSetup,
@@ -12,8 +10,8 @@ use roce_transport::{
 use super::{
     error::CmError,
     id::{CmId, IdInner},
+    kind::IdState,
     queues::{CmQpAttr, Completions, Queues, is_xrc, prepare},
-    state::IdState,
 };
 use crate::{CompletionChannel, CompletionQueue, Context, ProtectionDomain, QpInitAttr, QueuePair};
 
@@ -36,9 +34,7 @@ impl CmId {
             Some(pd) => pd.clone(),
             None => inner.events.channel.default_domain(&context)?,
         };
-        if !Arc::ptr_eq(&pd.context().inner, &context.inner) {
-            return Err(ObjectError::Unknown.into());
-        }
+        context.check_own(pd.context())?;
         let send = Completions::new(&context, attr.send_cq.as_ref(), attr.caps.max_send_wr)?;
         let recv = Completions::new(&context, attr.recv_cq.as_ref(), attr.caps.max_recv_wr)?;
         send.cq.prefer_first_shard();
@@ -71,9 +67,7 @@ impl CmId {
         if inner.has_qp() {
             return Err(CmError::HasQueuePair);
         }
-        if !Arc::ptr_eq(&qp.context().inner, &inner.device_addr()?.context.inner) {
-            return Err(ObjectError::Unknown.into());
-        }
+        inner.device_addr()?.context.check_own(qp.context())?;
         if !qp.is_in_first_shard() {
             return Err(ObjectError::from(ObjectMismatch::Shards).into());
         }

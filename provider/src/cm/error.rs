@@ -9,10 +9,7 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use super::{
-    kind::{EventKind, Status},
-    state::IdState,
-};
+use super::kind::{EventKind, IdState, Status};
 use crate::{
     AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, errnos, link::BindError,
 };

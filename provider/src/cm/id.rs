@@ -22,14 +22,12 @@ use super::{
     channel::EventChannel,
     devices::DeviceAddr,
     error::CmError,
-    kind::{EventKind, Status},
-    options::Options,
+    kind::{EventKind, IdState, Status},
     param::Param,
     ports::PortLease,
     queues::{CmQpAttr, Queues},
     route::{self, CmDispatcher},
     shared::{PendingRequest, Shared, State},
-    state::IdState,
 };
 use crate::{Context, ProtectionDomain, sync::Mutex};
 
@@ -362,3 +360,30 @@ impl PartialEq for CmId {
 }
 
 impl Eq for CmId {}
+
+/// Default acknowledge timeout, code.
+pub(super) const ACK_TIMEOUT: u8 = 16;
+
+#[derive(Clone, Copy)]
+pub(super) struct Options {
+    pub(super) qp_type: QpType,
+    pub(super) tos: u8,
+    pub(super) ack_timeout: Option<u8>,
+    pub(super) min_rnr_timer: u8,
+    pub(super) reuse_addr: bool,
+    /// By default, the bound address decides.
+    pub(super) afonly: Option<bool>,
+}
+
+impl Options {
+    pub(super) const fn new(qp_type: QpType) -> Self {
+        Self {
+            qp_type,
+            tos: 0,
+            ack_timeout: None,
+            min_rnr_timer: 12,
+            reuse_addr: false,
+            afonly: None,
+        }
+    }
+}

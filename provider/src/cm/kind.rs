@@ -1,13 +1,15 @@
-//! Kinds and results of events.
+//! States of an id; kinds and results of events.
 
-use std::fmt;
+use std::io;
 
+use derive_more::Display;
 use roce_transport::cm::RejectReason;
 
 macro_rules! event_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal;)*) => {
         /// Kind of an event (`rdma_cm_event_type`).
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
+        #[display("{}", self.name())]
         #[repr(u8)]
         pub enum EventKind { $($(#[doc = $doc])* $variant,)* }
 
@@ -66,25 +68,23 @@ event_kinds! {
     User "RDMA_CM_EVENT_USER";
 }
 
-impl fmt::Display for EventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// Success, or the cause of failure.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 #[non_exhaustive]
 pub enum Status {
     /// Success.
+    #[display("success")]
     Success,
     /// Local failure: an errno.
+    #[display("{}", io::Error::from_raw_os_error(*_0))]
     Errno(i32),
     /// Rejection by the peer.
     Rejected(RejectReason),
     /// Refused datagram service: SIDR_REP status, 1 to 5.
+    #[display("datagram service status {_0}")]
     Sidr(u8),
     /// [Written](super::CmId::write_event) by the program.
+    #[display("the program's status {_0}")]
     User(i32),
 }
 
@@ -102,14 +102,31 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Success => f.write_str("success"),
-            Self::Errno(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
-            Self::Rejected(reason) => reason.fmt(f),
-            Self::Sidr(status) => write!(f, "datagram service status {status}"),
-            Self::User(status) => write!(f, "the program's status {status}"),
-        }
-    }
+/// State of an id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IdState {
+    /// New.
+    Idle,
+    /// After [`bind_addr`](super::CmId::bind_addr).
+    Bound,
+    /// After [`resolve_addr`](super::CmId::resolve_addr).
+    AddrResolved,
+    /// After [`resolve_route`](super::CmId::resolve_route).
+    RouteResolved,
+    /// Listening for requests.
+    Listening,
+    /// The request is sent.
+    Connecting,
+    /// Request received, response pending.
+    RequestReceived,
+    /// The peer accepted; the program moves its queue pair.
+    ResponseReceived,
+    /// Accepted; the peer's confirmation is pending.
+    Accepted,
+    /// Connected; for datagrams, the peer's queue pair is known.
+    Established,
+    /// Disconnected.
+    Disconnected,
+    /// Final state.
+    Closed,
 }

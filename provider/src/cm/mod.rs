@@ -50,7 +50,6 @@ mod kind;
 mod listen;
 mod multicast;
 mod next_event;
-mod options;
 mod param;
 mod ports;
 mod post;
@@ -61,7 +60,6 @@ mod resolve;
 mod route;
 mod set_option;
 mod shared;
-mod state;
 #[cfg(test)]
 mod tests;
 
@@ -71,9 +69,8 @@ pub use devices::{DeviceSource, set_device_source};
 pub use error::CmError;
 pub use event::CmEvent;
 pub use id::CmId;
-pub use kind::{EventKind, Status};
+pub use kind::{EventKind, IdState, Status};
 pub use multicast::JoinFlags;
 pub use param::{ConnParam, UDP_QKEY, UdParam};
 pub use queues::CmQpAttr;
 pub use roce_transport::cm::{PortSpace, RejectReason};
-pub use state::IdState;

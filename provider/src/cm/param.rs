@@ -1,7 +1,5 @@
 //! Parameters of connections and events.
 
-use std::fmt;
-
 use roce_transport::{
     addr::{AddressVector, QKey},
     cm::without_padding,
@@ -13,10 +11,11 @@ use roce_transport::{
 pub const UDP_QKEY: QKey = QKey(0x0123_4567);
 
 /// Connection parameters (`rdma_conn_param`); in events the peer's, from this side's view.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub struct ConnParam {
     /// Private data: up to 56 bytes to connect, 196 to accept; datagrams 180 and 136. Events have
     /// the full field, zero-padded.
+    #[debug("{:02x?}", without_padding(private_data))]
     pub private_data: Vec<u8>,
     /// Incoming READs and atomics at once: 0..=128, 255 for the maximum; default 16.
     /// [`accept`](super::CmId::accept) limits the number to the peer's depth.
@@ -53,9 +52,10 @@ impl Default for ConnParam {
 }
 
 /// Parameters of a datagram service or multicast group (`rdma_ud_param`).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub struct UdParam {
     /// Peer's private data, zero-padded.
+    #[debug("{:02x?}", without_padding(private_data))]
     pub private_data: Vec<u8>,
     /// Path to the peer (`ah_attr`).
     pub av: AddressVector,
@@ -71,32 +71,6 @@ impl UdParam {
     #[must_use]
     pub const fn destination(&self) -> UdDestination {
         UdDestination::new(self.av, self.qpn, self.qkey)
-    }
-}
-
-macro_rules! debug {
-    ($($type:ident: $($field:ident)+;)+) => {
-        $(impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($type))
-                    .field("private_data", &Used(&self.private_data))
-                    $(.field(stringify!($field), &self.$field))+
-                    .finish()
-            }
-        })+
-    };
-}
-
-debug! {
-    ConnParam: responder_resources initiator_depth flow_control retry_count rnr_retry_count srq qpn;
-    UdParam: av qpn qkey;
-}
-
-struct Used<'a>(&'a [u8]);
-
-impl fmt::Debug for Used<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:02x?}", without_padding(self.0))
     }
 }
 

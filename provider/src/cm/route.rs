@@ -21,10 +21,9 @@ use roce_transport::{
 };
 
 use super::{
-    kind::{EventKind, Status},
+    kind::{EventKind, IdState, Status},
     param::{ConnParam, Param, UdParam},
     shared::{Listening, PendingRequest, QueuedEvent, RequestInfo, Shared},
-    state::IdState,
 };
 use crate::{
     Context,

@@ -5,7 +5,7 @@ use roce_transport::{
     qp::QpType,
 };
 
-use super::{error::CmError, id::CmId, state::IdState};
+use super::{error::CmError, id::CmId, kind::IdState};
 use crate::Context;
 
 impl CmId {

@@ -14,9 +14,8 @@ use roce_transport::{
 };
 
 use super::{
-    kind::{EventKind, Status},
+    kind::{EventKind, IdState, Status},
     param::{ConnParam, Param},
-    state::IdState,
 };
 use crate::{notify::Notifier, sync::Mutex};
 

@@ -2,10 +2,7 @@
 
 use std::net::IpAddr;
 
-use roce_transport::{
-    addr::Gid,
-    event::{Counters, DropReason},
-};
+use roce_transport::{addr::Gid, event::DropReason};
 
 use super::contexts::open_contexts;
 use crate::publish::published_counters;
@@ -16,7 +13,8 @@ pub(super) fn about_peer(address: IpAddr) -> Option<Vec<String>> {
     let own = open_contexts().into_iter().filter(|context| context.gids().contains(&gid));
     let mut said: Vec<_> = own
         .map(|context| {
-            let dropped = describe(dropped(&context.counters()));
+            let counters = context.counters();
+            let dropped = describe(|reason| counters.dropped(reason));
             format!("this process itself has {address} open; its device {dropped}")
         })
         .collect();
@@ -26,11 +24,10 @@ pub(super) fn about_peer(address: IpAddr) -> Option<Vec<String>> {
         device.pid != own && device.shares_network() && device.gids.contains(&gid.to_string())
     });
     said.extend(others.map(|device| {
-        let named = device.counters.iter().map(|counter| (counter.name.as_str(), counter.value));
-        let dropped = DropReason::ALL.iter().filter_map(|&reason| {
-            let value = named.clone().find(|(name, _)| *name == reason.name())?.1;
-            Some((reason, value))
-        });
+        let dropped = |reason: DropReason| {
+            let counter = device.counters.iter().find(|counter| counter.name == reason.name());
+            counter.map_or(0, |counter| counter.value)
+        };
         format!(
             "{} (process {}) has {address}; its device {}",
             device.program,
@@ -41,12 +38,10 @@ pub(super) fn about_peer(address: IpAddr) -> Option<Vec<String>> {
     (!said.is_empty() || !address.is_loopback()).then_some(said)
 }
 
-fn dropped(counters: &Counters) -> impl Iterator<Item = (DropReason, u64)> {
-    DropReason::ALL.iter().map(|&reason| (reason, counters.dropped(reason)))
-}
-
-fn describe(dropped: impl Iterator<Item = (DropReason, u64)>) -> String {
-    let parts: Vec<_> = dropped
+fn describe(dropped: impl Fn(DropReason) -> u64) -> String {
+    let parts: Vec<_> = DropReason::ALL
+        .iter()
+        .map(|&reason| (reason, dropped(reason)))
         .filter(|&(_, number)| number > 0)
         .map(|(reason, number)| format!("{number} × {reason}"))
         .collect();

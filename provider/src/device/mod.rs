@@ -4,7 +4,6 @@ mod about_peer;
 mod contexts;
 mod error;
 mod fabric;
-mod failure_events;
 mod open;
 mod options;
 mod raw;
@@ -64,8 +63,8 @@ pub struct Device {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Takes an address of 127.0.0.0/24 at opening.
-    Loopback(Choice),
+    /// Takes a free address of 127.0.0.0/24 at opening, except this: another program will take it.
+    Loopback(Option<IpAddr>),
     Address,
     /// Follows the addresses of its interface.
     Interface,
@@ -79,13 +78,6 @@ static NO_IPV6: OptionalFeature =
     OptionalFeature::new("IPv6 sockets", "devices have only IPv4 addresses");
 static NO_NETLINK: OptionalFeature =
     OptionalFeature::new("sockets of netlink", "ports do not follow their interfaces");
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Choice {
-    /// First free address, except the one that another program will take.
-    Free(Option<IpAddr>),
-    This(IpAddr),
-}
 
 /// Address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -137,17 +129,13 @@ impl Device {
     }
 
     fn loopback(interface: Option<&NetworkInterface>) -> Self {
-        let kind = Kind::Loopback(Choice::Free(None));
-        Self::on(interface, "roce_lo".into(), kind, &[Ipv4Addr::LOCALHOST.into()])
+        let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
+        Self::on(interface, "roce_lo".into(), Kind::Loopback(None), &[localhost])
     }
 
     fn of_interface(interface: &NetworkInterface) -> Self {
-        let mut device =
-            Self::on(Some(interface), format!("roce_{}", interface.name), Kind::Interface, &[]);
-        let addresses = device.state.addresses.iter();
-        device.addresses =
-            addresses.map(|&ip| DeviceAddress { ip, interface: interface.index }).collect();
-        device
+        let addresses = InterfaceState::of(interface).addresses;
+        Self::on(Some(interface), format!("roce_{}", interface.name), Kind::Interface, &addresses)
     }
 
     /// Finds a device by its name or its interface's name.
@@ -227,7 +215,7 @@ impl Device {
     /// Prefers this address, if the kind has a choice.
     pub(crate) fn preferring(mut self, ip: IpAddr) -> Self {
         if self.takes_loopback_address() && ip.is_ipv4() && ip.is_loopback() {
-            self.kind = Kind::Loopback(Choice::This(ip));
+            self.kind = Kind::Address;
             self.addresses = vec![DeviceAddress { ip, interface: self.index }];
         }
         self
@@ -235,7 +223,7 @@ impl Device {
 
     /// Avoids this address, if the kind has a choice.
     pub(crate) fn avoiding(mut self, ip: IpAddr) -> Self {
-        if let Kind::Loopback(Choice::Free(but)) = &mut self.kind {
+        if let Kind::Loopback(but) = &mut self.kind {
             *but = Some(ip);
         }
         self
@@ -341,7 +329,7 @@ impl Device {
         let mut first = Some((link, watch));
         for publishers in totals::parts(publishers, shards) {
             let (link, watch) =
-                first.take().map_or_else(|| self.open_beside(&addresses, opening.options()), Ok)?;
+                first.take().map_or_else(|| self.open_beside(&addresses, &opening.options), Ok)?;
             let layout = Some(layout);
             opening.start(link, ShardParts { watch, publishers, sys_image_guid, layout })?;
         }
@@ -413,11 +401,8 @@ impl Device {
         let locality = options.locality(options.random_seed()?[0]);
         let sockets = options.sockets();
         let link = match self.kind {
-            Kind::Loopback(Choice::Free(but)) => UdpLink::bind_loopback(but, locality, sockets)?,
-            Kind::Loopback(Choice::This(ip)) => UdpLink::bind(&[(ip, 0)], locality, sockets)?,
-            Kind::Address | Kind::Interface | Kind::Raw(..) => {
-                UdpLink::bind(&self.places(), locality, sockets)?
-            }
+            Kind::Loopback(but) => UdpLink::bind_loopback(but, locality, sockets)?,
+            _ => UdpLink::bind(&self.places(), locality, sockets)?,
         };
         self.watched(link, options)
     }
@@ -442,7 +427,7 @@ impl Device {
             link.set_trusted();
         }
         let watch = if self.index == 0 { None } else { self.watch()? };
-        for error in link.left_out() {
+        for error in &link.left_out {
             if let BindError::NoIpv6 { source, .. } = error {
                 NO_IPV6.refused(source);
                 continue;

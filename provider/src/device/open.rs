@@ -9,16 +9,15 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, RoceV1},
     addr::Gid,
+    event::Event,
     share::IdPartition,
 };
 use tracing::debug;
 
-use super::{
-    OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents, readers::Readers,
-};
+use super::{OpenError, OpenOptions, about_peer, contexts, readers::Readers};
 use crate::{
-    diagnosis::{Diagnosis, Errnos},
-    engine::{CounterSink, Engine, EngineParts, Sinks},
+    diagnosis::{Diagnosis, Errnos, FoundEvents},
+    engine::{CounterSink, Engine, EngineParts, EventSink, Sinks},
     fabric::FaultPlan,
     faults::live::{self, CountedPlan},
     link::{FaultyLink, Link},
@@ -55,7 +54,7 @@ pub(super) fn open_link(
 pub(super) struct Opening {
     name: String,
     port: PortAttr,
-    options: OpenOptions,
+    pub(super) options: OpenOptions,
     faults: CountedPlan,
     readers: Readers,
     events: Arc<AsyncQueue>,
@@ -68,6 +67,15 @@ struct First {
     attr: DeviceAttr,
     host_grace: Option<Duration>,
     places: GidPlaces,
+}
+
+/// Explains failures of port and device; queue pairs are explained from their record.
+impl EventSink for Option<FoundEvents> {
+    fn on_event(&mut self, event: Event, _: &mut Adapter, _: &mut dyn Link) {
+        if let (Event::PortError | Event::DeviceFatal, Some(found)) = (event, &*self) {
+            found.add(event);
+        }
+    }
 }
 
 impl Drop for Opening {
@@ -100,10 +108,6 @@ impl Opening {
         })
     }
 
-    pub(super) const fn options(&self) -> &OpenOptions {
-        &self.options
-    }
-
     pub(super) fn start(
         &mut self,
         link: Box<dyn Link>,
@@ -113,7 +117,7 @@ impl Opening {
         let index = self.started.len() as u8;
         let OpenOptions { fault_seed, profile, cm, .. } = options;
         let ShardParts { watch, publishers, sys_image_guid, layout } = parts;
-        let mut link = if *faults.plan() == FaultPlan::default() && !live::is_on() {
+        let mut link = if faults.plan == FaultPlan::default() && !live::is_on() {
             link
         } else {
             let seed = fault_seed.wrapping_add(index.into());
@@ -162,16 +166,11 @@ impl Opening {
         });
         adapter.set_roce_v1(layout.v1);
         let own = link.addresses();
-        let table = match &self.first {
-            Some(first) => first.places.table(own),
-            None if layout.v1 == RoceV1::Absent && !is_device => {
-                own.into_iter().map(Gid::from).collect()
-            }
-            None => layout.table(own),
-        };
-        let new_places = || GidPlaces::new(layout, table.clone());
+        let is_plain = layout.v1 == RoceV1::Absent && !is_device;
+        let taken = own.iter().filter(|_| is_plain).map(|&ip| Gid::from(ip)).collect();
+        let new_places = || GidPlaces::new(layout, taken);
         let places = self.first.as_ref().map_or_else(new_places, |first| first.places.clone());
-        adapter.set_gids(table);
+        adapter.set_gids(places.table(own));
         for address in link.addresses() {
             adapter.set_flow_ports(address, link.flow_ports(address));
             adapter.set_control_port(address, link.control_port(address));
@@ -193,7 +192,7 @@ impl Opening {
         if index > 0 {
             events.ignore_port_events();
         }
-        sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);
+        *sinks.of::<Option<FoundEvents>>() = diagnosis.as_ref().map(Diagnosis::events);
         let observer = readers.observer();
         let parts = EngineParts {
             name: name.clone(),

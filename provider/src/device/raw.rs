@@ -12,8 +12,8 @@ pub(super) struct RawSpec {
     pub(super) interface: String,
     /// Own addresses; if empty, the interface's.
     addresses: Vec<Prefix>,
-    /// Leases a further IPv4 address.
-    dhcp: bool,
+    /// Leases a further IPv4 address, with this seed.
+    dhcp: Option<[u8; 32]>,
     mac: Option<MacAddr>,
     vlan: Option<u16>,
     priority: Option<u8>,
@@ -75,7 +75,7 @@ impl RawSpec {
                 "the device needs its own address; add for example ip=10.0.0.9/24 or ip=dhcp";
             return Err(wrong(text, word, hint));
         }
-        if spec.dhcp {
+        if spec.dhcp.is_some() {
             if spec.addresses.iter().any(|own| own.address.is_ipv4()) {
                 return Err(wrong(text, DHCP, "ip=dhcp excludes another IPv4 address; omit one"));
             }
@@ -90,7 +90,7 @@ impl RawSpec {
             return Err(wrong(text, "prio=", hint));
         }
         for &gateway in &spec.gateways {
-            let is_of_lease = spec.dhcp && gateway.is_ipv4(); // network not known yet
+            let is_of_lease = spec.dhcp.is_some() && gateway.is_ipv4(); // network not known yet
             if !is_of_lease && !spec.addresses.iter().any(|own| own.contains(gateway)) {
                 let hint = "the gateway is in no network of ip=; give one that is";
                 return Err(wrong(text, &format!("gw={gateway}"), hint));
@@ -109,11 +109,7 @@ impl RawSpec {
             return set_xdp(xdp, key, value);
         }
         match key {
-            "ip" if value == "dhcp" => {
-                if std::mem::replace(&mut self.dhcp, true) {
-                    return Err("this is given twice; omit one");
-                }
-            }
+            "ip" if value == "dhcp" => once(&mut self.dhcp, SEED)?,
             "ip" => {
                 let hint = "write an address with its prefix length, such as ip=10.0.0.9/24 or ip=fd00::9/64, or ip=dhcp";
                 let prefix = prefix(value).ok_or(hint)?;
@@ -159,7 +155,7 @@ impl RawSpec {
     }
 
     const fn is_own(&self) -> bool {
-        self.dhcp || !self.addresses.is_empty()
+        self.dhcp.is_some() || !self.addresses.is_empty()
     }
 
     pub(super) fn name(&self) -> String {
@@ -182,7 +178,7 @@ impl RawSpec {
             gateways: if replies { self.gateways.clone() } else { gateways(&self.interface) },
             replies,
             roce_v1: self.roce_v1,
-            dhcp: self.dhcp.then_some(SEED),
+            dhcp: self.dhcp,
             mbps: MBPS,
         }
     }

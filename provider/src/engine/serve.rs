@@ -16,7 +16,7 @@ use super::{
     system::System,
     words::{Background, Calls, Waits},
 };
-use crate::{LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch, sync::Mutex};
+use crate::{LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, sync::Mutex};
 
 /// Mover of a device's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -78,7 +78,7 @@ impl Engine {
 
     /// Index of the network interface; 0: none.
     pub(crate) fn interface(&self) -> u32 {
-        self.interface.watch.as_ref().map_or(0, Watch::interface)
+        self.interface.watch.as_ref().map_or(0, |watch| watch.interface)
     }
 
     /// Follows the interface, publishes counters.

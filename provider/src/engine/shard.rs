@@ -342,7 +342,7 @@ impl Shard {
         }
         let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
         let Some(link) = self.port.link.address_set() else { return Vec::new() };
-        let prepare = |address| (address, link.prepare_address(address, watch.interface()));
+        let prepare = |address| (address, link.prepare_address(address, watch.interface));
         change.new.into_iter().map(prepare).collect()
     }
 

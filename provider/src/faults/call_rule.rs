@@ -28,9 +28,7 @@ pub struct CallRule {
 }
 
 impl CallRule {
-    pub(super) fn begins_with(word: &str) -> bool {
-        ["fail", "slow", "hang"].contains(&word)
-    }
+    pub(super) const WORDS: [&str; 3] = ["fail", "slow", "hang"];
 
     pub(super) fn parse(mut words: Words<'_>) -> Result<Self, String> {
         let verb = words.next().unwrap_or_default();

@@ -164,23 +164,19 @@ fn status_of(name: &str, queue: Queue) -> Result<WcStatus, String> {
     }
 }
 
-fn at(mut words: Words<'_>, incident: Incident, example: &str) -> Result<DeviceRule, String> {
-    let (mut after, mut length) = (None, None);
+fn at(mut words: Words<'_>, mut incident: Incident, example: &str) -> Result<DeviceRule, String> {
+    let mut after = None;
     while let Some(word) = words.next() {
-        match word {
-            "at" | "after" => set(&mut after, time(words.value(word, example)?)?, "times")?,
-            "for" if matches!(incident, Incident::PortDown(_)) => {
-                set(&mut length, time(words.value(word, example)?)?, "times")?;
+        match (word, &mut incident) {
+            ("at" | "after", _) => set(&mut after, time(words.value(word, example)?)?, "times")?,
+            ("for", Incident::PortDown(length)) => {
+                set(length, time(words.value(word, example)?)?, "times")?;
             }
             _ => {
                 return Err(format!("unknown word \"{word}\"; write for example \"{example}\""));
             }
         }
     }
-    let incident = match incident {
-        Incident::PortDown(_) => Incident::PortDown(length),
-        other => other,
-    };
     Ok(DeviceRule::At { after: after.unwrap_or_default(), incident })
 }
 

@@ -59,10 +59,6 @@ pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     })
 }
 
-fn is_needed() -> bool {
-    with(|rules| rules.all.iter().any(|(_, _, rule, _)| !matches!(rule, DeviceRule::At { .. })))
-}
-
 #[derive(Debug)]
 pub(crate) struct FaultInjector;
 
@@ -117,7 +113,8 @@ impl Schedule {
         if self.generation != generation {
             self.generation = generation;
             self.follow(now);
-            let is_needed = is_needed();
+            let is_timed = |rule: &DeviceRule| matches!(rule, DeviceRule::At { .. });
+            let is_needed = with(|rules| rules.all.iter().any(|(_, _, rule, _)| !is_timed(rule)));
             if std::mem::replace(&mut self.is_needed, is_needed) != is_needed {
                 return Some(Due::Enable(is_needed));
             }

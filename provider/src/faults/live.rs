@@ -29,7 +29,7 @@ struct Clause {
 /// Plan with counters, shared by a device's links in both directions.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CountedPlan {
-    plan: FaultPlan,
+    pub(crate) plan: FaultPlan,
     tallies: Vec<Tally>,
 }
 
@@ -41,10 +41,6 @@ impl From<&FaultPlan> for CountedPlan {
 }
 
 impl CountedPlan {
-    pub(crate) const fn plan(&self) -> &FaultPlan {
-        &self.plan
-    }
-
     fn rules(&self, direction: Direction) -> impl Iterator<Item = (&Rule, &Tally)> {
         let rules = self.plan.rules.iter().zip(&self.tallies);
         rules.filter(move |(rule, _)| rule.concerns(direction))

@@ -41,7 +41,7 @@ impl FromStr for FaultRules {
             let words = Words::of(clause);
             let first = words.peek().unwrap_or_default();
             let wrong = |problem| FaultSyntaxError::new(clause, problem);
-            if CallRule::begins_with(first) {
+            if CallRule::WORDS.contains(&first) {
                 rules.calls.push((in_one_line(clause), CallRule::parse(words).map_err(wrong)?));
             } else if DeviceRule::WORDS.contains(&first) {
                 match DeviceRule::parse(words).map_err(wrong)? {

@@ -14,7 +14,7 @@ use std::{
 
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, dumpable_behavior, geteuid, pidfd_open};
 
-use super::socket_option::option;
+use super::{ensure, socket_option::option};
 use crate::readiness::is_readable;
 
 /// Checks that both processes could trace each other: same user, user namespace, PID namespace and
@@ -26,20 +26,13 @@ use crate::readiness::is_readable;
 pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     // the cheap check first: every user of the host can connect
     let peer = peer(socket)?;
-    if peer.uid != geteuid().as_raw() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
+    ensure(peer.uid == geteuid().as_raw(), io::ErrorKind::PermissionDenied)?;
     let process = peer_process(socket, peer.pid).map_err(|_| io::ErrorKind::ConnectionRefused)?;
     let number = number(&process)?;
     let is_trusted = number == process::id() || is_traceable(&number.to_string());
-    if is_readable(process.as_fd()) {
-        // the process has ended, and another may have been inspected
-        Err(io::ErrorKind::ConnectionRefused.into())
-    } else if is_trusted {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
+    // if the process has ended, another may have been inspected
+    ensure(!is_readable(process.as_fd()), io::ErrorKind::ConnectionRefused)?;
+    ensure(is_trusted, io::ErrorKind::PermissionDenied)
 }
 
 /// In this user namespace.

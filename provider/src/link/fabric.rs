@@ -5,7 +5,7 @@ use std::{
     io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, MutexGuard},
+    sync::Arc,
 };
 
 use roce_transport::{
@@ -69,7 +69,7 @@ impl Fabric {
         let descriptor = eventfd(0, flags)
             .map_err(|error| BindError::System { address, source: error.into() })?;
         let descriptor = Arc::new(descriptor);
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         if shared.nodes.contains_key(&address) {
             return Err(BindError::Taken(address));
         }
@@ -81,23 +81,19 @@ impl Fabric {
 
     /// Reads or changes the network's faults.
     pub fn with_faults<R>(&self, act: impl FnOnce(&mut Faults) -> R) -> R {
-        act(self.lock().network.faults_mut())
+        act(self.shared.lock().network.faults_mut())
     }
 
     /// Counters of the port toward this address (the plan's `rate`); `None`: of all.
     #[must_use]
     pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
-        self.lock().network.port(to)
+        self.shared.lock().network.port(to)
     }
 
     /// Counters of the receive buffer there (the plan's `receiver`); `None`: of all.
     #[must_use]
     pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
-        self.lock().network.receive_buffer(at)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock()
+        self.shared.lock().network.receive_buffer(at)
     }
 }
 
@@ -137,7 +133,7 @@ pub struct FabricLink {
 
 impl Drop for FabricLink {
     fn drop(&mut self) {
-        self.fabric.lock().nodes.remove(&self.address);
+        self.fabric.shared.lock().nodes.remove(&self.address);
     }
 }
 
@@ -155,12 +151,12 @@ impl Link for FabricLink {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        let shared = self.fabric.lock();
+        let shared = self.fabric.shared.lock();
         shared.network.faults().conditions().receiver.map(|receiver| receiver.room())
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
-        let mut shared = self.fabric.lock();
+        let mut shared = self.fabric.shared.lock();
         for (net, payload) in runs.iter().flat_map(|run| run.datagrams(bytes)) {
             shared.network.send(now, &net, payload);
         }
@@ -170,7 +166,7 @@ impl Link for FabricLink {
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         let inbox = {
-            let mut shared = self.fabric.lock();
+            let mut shared = self.fabric.shared.lock();
             let _ = rustix::io::read(&*self.descriptor, &mut [0; 8]);
             shared.deliver(now);
             let node = shared.nodes.get_mut(&self.address);
@@ -187,7 +183,7 @@ impl Link for FabricLink {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.fabric.lock().network.poll_timeout()
+        self.fabric.shared.lock().network.poll_timeout()
     }
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
@@ -201,14 +197,14 @@ impl MulticastLink for FabricLink {
     }
 
     fn join(&mut self, group: IpAddr, _prepared: Prepared) -> io::Result<()> {
-        let mut shared = self.fabric.lock();
+        let mut shared = self.fabric.shared.lock();
         let node = shared.nodes.get_mut(&self.address).ok_or(io::ErrorKind::NotConnected)?;
         node.groups.insert(group);
         Ok(())
     }
 
     fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
-        if let Some(node) = self.fabric.lock().nodes.get_mut(&self.address) {
+        if let Some(node) = self.fabric.shared.lock().nodes.get_mut(&self.address) {
             node.groups.remove(&group);
         }
         None

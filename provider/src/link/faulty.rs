@@ -43,7 +43,7 @@ impl FaultyLink {
     /// As [`new`](Self::new), with counters shared with the device's other links.
     pub(crate) fn counted(inner: Box<dyn Link>, plan: CountedPlan, seed: u64) -> Self {
         let network = |direction, seed| {
-            let mut network = Network::new(plan.plan().toward(direction).conditions, seed);
+            let mut network = Network::new(plan.plan.toward(direction).conditions, seed);
             plan.add_to(network.faults_mut(), direction);
             network
         };

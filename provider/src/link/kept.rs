@@ -16,24 +16,19 @@ use tracing::debug;
 
 use crate::sync::Mutex;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kept {
-    Socket,
-    State,
+/// Kinds of descriptors.
+pub(super) const SOCKET: &str = "socket";
+pub(super) const STATE: &str = "state";
+
+/// Descriptor names have no colons.
+fn name(kind: &str, address: IpAddr, interface: u32) -> String {
+    format!("{kind} {address}%{interface}").replace(':', "_")
 }
 
-impl Kept {
-    /// Descriptor names have no colons.
-    fn name(self, address: IpAddr, interface: u32) -> String {
-        let kind = if self == Self::Socket { "socket" } else { "state" };
-        format!("{kind} {address}%{interface}").replace(':', "_")
-    }
-}
-
-pub(super) fn take(kept: Kept, address: IpAddr, interface: u32) -> Option<OwnedFd> {
+pub(super) fn take(kind: &str, address: IpAddr, interface: u32) -> Option<OwnedFd> {
     static GIVEN: OnceLock<Mutex<BTreeMap<String, OwnedFd>>> = OnceLock::new();
     let mut given = GIVEN.get_or_init(|| Mutex::new(given())).lock();
-    given.remove(&kept.name(address, interface))
+    given.remove(&name(kind, address, interface))
 }
 
 fn given() -> BTreeMap<String, OwnedFd> {
@@ -45,14 +40,14 @@ fn given() -> BTreeMap<String, OwnedFd> {
 }
 
 /// Has no effect outside a systemd service.
-pub(super) fn keep(kept: Kept, descriptor: impl AsFd, address: IpAddr, interface: u32) {
-    let name = kept.name(address, interface);
+pub(super) fn keep(kind: &str, descriptor: impl AsFd, address: IpAddr, interface: u32) {
+    let name = name(kind, address, interface);
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
     log_failure(sd_notify::notify_with_fds(&state, &[descriptor.as_fd()]));
 }
 
-pub(super) fn discard(kept: Kept, address: IpAddr, interface: u32) {
-    let name = kept.name(address, interface);
+pub(super) fn discard(kind: &str, address: IpAddr, interface: u32) {
+    let name = name(kind, address, interface);
     log_failure(sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]));
 }
 

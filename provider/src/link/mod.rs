@@ -50,11 +50,12 @@ pub use roce_ethernet::{FrameCounters, Lease, LeaseError, MacAddr, Membership};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 #[doc(hidden)] // for the fuzz targets
 pub use share::Service as ShareService;
+pub use sharing::Locality;
 pub(crate) use sharing::{Left, Members};
 pub(crate) use stranger::StrangersHeld;
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
-pub use udp::{Locality, SocketOptions, UdpLink};
+pub use udp::{SocketOptions, UdpLink};
 
 /// Minimum of messages per [`Link::receive`], if that many have arrived.
 pub const BATCH: usize = 16;
@@ -349,6 +350,11 @@ pub struct SharedRuns {
     pub runs: u64,
     /// Wakeups of sleeping receivers.
     pub wakeups: u64,
+}
+
+/// Fails unless the condition holds.
+fn ensure(condition: bool, error: io::ErrorKind) -> io::Result<()> {
+    if condition { Ok(()) } else { Err(error.into()) }
 }
 
 /// Error of joining a group without an address of its family.

@@ -8,6 +8,7 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
+use super::ensure;
 use crate::region::MmapMemory;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -25,9 +26,7 @@ pub(super) fn is_refused() -> bool {
 
 /// The name is for people.
 pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
-    if !is_allowed(length) {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
+    ensure(is_allowed(length), io::ErrorKind::FileTooLarge)?;
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&memory, length)?;
     rustix::fs::fcntl_add_seals(&memory, SEALS)?;
@@ -43,11 +42,7 @@ pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
 
 pub(super) fn check(memory: &File, length: u64) -> io::Result<()> {
     let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
-    if is_sealed && memory.metadata()?.len() >= length {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::InvalidData.into())
-    }
+    ensure(is_sealed && memory.metadata()?.len() >= length, io::ErrorKind::InvalidData)
 }
 
 #[cfg(test)]

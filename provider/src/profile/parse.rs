@@ -84,15 +84,12 @@ fn read_section(
         let whole = format!("{section}.{key}");
         let value = match value {
             Toml::Table(both) => {
-                let wrong = || {
-                    ProfileError(format!(
-                        "{whole}: write the value alone, or {{ value = …, source = \"https://…\" }}"
-                    ))
-                };
                 let (Some(value), Some(source), 2) =
                     (both.get("value"), both.get("source"), both.len())
                 else {
-                    return Err(wrong());
+                    return Err(ProfileError(format!(
+                        "{whole}: write the value alone, or {{ value = …, source = \"https://…\" }}"
+                    )));
                 };
                 parsed.sources.insert(address(&format!("{whole}.source"), source)?);
                 value

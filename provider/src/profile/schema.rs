@@ -1,5 +1,7 @@
 //! Schema of profiles: sections, keys, values.
 
+use derive_more::Display;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Value {
     Text(String),
@@ -7,14 +9,22 @@ pub(super) enum Value {
     Flag(bool),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Display)]
 pub(super) enum ValueType {
     /// Non-empty text up to this many bytes.
+    #[display("a text of 1 to {_0} bytes, in quotes")]
     Text(usize),
+    #[display("one of \"{}\"", _0.join("\", \""))]
     OneOf(&'static [&'static str]),
     /// A device name with `{}` for its number.
+    #[display(
+        "a name of letters, digits and _ with {{}} for the number of the device, such as \
+         \"mlx5_{{}}\""
+    )]
     Names,
+    #[display("a number from {_0} to {_1}")]
     Number(u64, u64),
+    #[display("true or false")]
     Flag,
 }
 
@@ -89,20 +99,5 @@ sections! {
     }
     errno {
         sizes objects missing: ERRNO;
-    }
-}
-
-impl std::fmt::Display for ValueType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Text(most) => write!(f, "a text of 1 to {most} bytes, in quotes"),
-            Self::OneOf(words) => write!(f, "one of \"{}\"", words.join("\", \"")),
-            Self::Names => f.write_str(
-                "a name of letters, digits and _ with {} for the number of the device, such as \
-                 \"mlx5_{}\"",
-            ),
-            Self::Number(least, most) => write!(f, "a number from {least} to {most}"),
-            Self::Flag => f.write_str("true or false"),
-        }
     }
 }

@@ -76,7 +76,7 @@ impl CompletionChannel {
     /// acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {
-        self.inner.take().map(|inner| self.taken(inner))
+        self.inner.take().map(|inner| CompletionQueue { inner })
     }
 
     /// Sleeps until a queue has an event (`ibv_get_cq_event`), up to `limit`.
@@ -141,13 +141,7 @@ impl CompletionChannel {
     /// event, until this returns `None` once.
     #[must_use]
     pub fn serve(&self) -> Option<CompletionQueue> {
-        self.inner.serve().map(|inner| self.taken(inner))
-    }
-
-    fn taken(&self, inner: Arc<CqInner>) -> CompletionQueue {
-        self.inner.end_sleep();
-        self.inner.has_taken();
-        CompletionQueue { inner }
+        self.inner.serve().map(|inner| CompletionQueue { inner })
     }
 }
 

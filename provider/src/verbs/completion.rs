@@ -75,10 +75,6 @@ impl CqInner {
         }
     }
 
-    pub(super) fn record_taken(&self) {
-        self.taken.store(true, Ordering::Relaxed);
-    }
-
     /// Serves for an empty queue on this thread, unless the program has events left to take: the
     /// last poll serves for all. The first poll after arming in an event loop only looks for
     /// earlier completions; later arrivals wake the program.
@@ -198,9 +194,15 @@ impl ChannelInner {
 
     /// `None` if the queue is destroyed.
     fn taken(&self, cq: &Weak<CqInner>) -> Option<Arc<CqInner>> {
-        self.context.inner.engine.take_event();
+        let engine = &self.context.inner.engine;
+        engine.take_event();
         let cq = cq.upgrade()?;
-        cq.record_taken();
+        cq.taken.store(true, Ordering::Relaxed);
+        self.end_sleep();
+        if let Some(event_loop) = &self.event_loop {
+            engine.record_taken();
+            event_loop.mute_unless_armed(engine);
+        }
         Some(cq)
     }
 
@@ -221,14 +223,6 @@ impl ChannelInner {
             event_loop.record_armed(&cq.ring, cq, &self.context.inner.engine);
         }
         self.context.inner.engine.enter_loop()
-    }
-
-    pub(super) fn has_taken(&self) {
-        if let Some(event_loop) = &self.event_loop {
-            let engine = &self.context.inner.engine;
-            engine.record_taken();
-            event_loop.mute_unless_armed(engine);
-        }
     }
 
     pub(super) fn serve(&self) -> Option<Arc<CqInner>> {
@@ -275,7 +269,7 @@ impl ChannelInner {
         Ok(found)
     }
 
-    pub(super) fn end_sleep(&self) {
+    fn end_sleep(&self) {
         if let Some(shard_set) = self.sleep.end() {
             self.context.inner.shards.engines_of(shard_set).for_each(|engine| engine.end_sleep());
         }

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     os::fd::BorrowedFd,
     sync::{Arc, Weak, atomic::AtomicUsize},
     time::Duration,
@@ -37,7 +36,8 @@ pub struct Context {
 }
 
 /// Weak handle of a device.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("WeakContext {{ is_open: {:?} }}", self.is_open())]
 pub struct WeakContext(Weak<ContextInner>);
 
 impl WeakContext {
@@ -90,6 +90,12 @@ impl Context {
             diagnosis.report_call(None, call, error.explain());
         }
         result
+    }
+
+    /// Refuses another device.
+    pub(crate) fn check_own(&self, other: &Self) -> Result<(), ObjectError> {
+        let is_own = Arc::ptr_eq(&self.inner, &other.inner);
+        if is_own { Ok(()) } else { Err(ObjectError::Unknown) }
     }
 
     /// Device name (`ibv_get_device_name`).
@@ -273,12 +279,6 @@ impl Context {
     #[must_use]
     pub fn progress_fd(&self) -> BorrowedFd<'_> {
         self.inner.engine.sockets()
-    }
-}
-
-impl fmt::Debug for WeakContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakContext").field("is_open", &self.is_open()).finish()
     }
 }
 

@@ -64,10 +64,8 @@ impl CounterSet {
     /// # Errors
     /// [`ObjectError::Unknown`] for another device's queue pair (`EINVAL`).
     pub fn attach_qp(&self, qp: &QueuePair) -> Result<(), ObjectError> {
-        if !Arc::ptr_eq(&qp.context().inner, &self.context.inner) {
-            let refused = Err(ObjectError::Unknown);
-            return self.context.explained("ibv_attach_counters_point_flow", refused);
-        }
+        let own = self.context.check_own(qp.context());
+        self.context.explained("ibv_attach_counters_point_flow", own)?;
         let counted = qp.inner.engine().alter(|adapter| adapter.count_qp(qp.qpn()));
         self.context.explained("ibv_attach_counters_point_flow", counted)?;
         self.attach(Source { qp: Some(qp.clone()), before: self.counters_of(Some(qp)) });

@@ -58,27 +58,20 @@ bitflags! {
 }
 
 /// Scope of atomic operations (`ibv_atomic_cap`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, derive_more::Display)]
 #[non_exhaustive]
 pub enum AtomicCap {
     /// No atomics (`IBV_ATOMIC_NONE`): shown by such a [profile](crate::Profile), which still
     /// executes them.
+    #[display("ATOMIC_NONE")]
     None,
     /// Atomic among this adapter's operations (`IBV_ATOMIC_HCA`).
+    #[display("ATOMIC_HCA")]
     Hca,
     /// Atomic with the host's processors too (`IBV_ATOMIC_GLOB`), if the program uses atomic
     /// accesses.
+    #[display("ATOMIC_GLOB")]
     Global,
-}
-
-impl fmt::Display for AtomicCap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("ATOMIC_NONE"),
-            Self::Hca => f.write_str("ATOMIC_HCA"),
-            Self::Global => f.write_str("ATOMIC_GLOB"),
-        }
-    }
 }
 
 /// On-demand paging capabilities (`ibv_odp_caps`), bits as in C.

@@ -1,6 +1,9 @@
 use std::sync::{Arc, Weak};
 
-use roce_transport::adapter::{Adapter, ObjectError, PdId};
+use roce_transport::{
+    adapter::{Adapter, ObjectError, PdId},
+    work::XrcdId,
+};
 
 use super::context::Context;
 
@@ -100,9 +103,8 @@ impl ProtectionDomain {
     /// [`ObjectError::Unknown`] for a thread domain of another device (`EINVAL`).
     pub fn parent_domain(&self, thread: Option<&ThreadDomain>) -> Result<Self, ObjectError> {
         let context = &self.inner.context;
-        if thread.is_some_and(|thread| !Arc::ptr_eq(&thread.inner.inner, &context.inner)) {
-            return context.explained("ibv_alloc_parent_domain", Err(ObjectError::Unknown));
-        }
+        let own = thread.map_or(Ok(()), |thread| context.check_own(&thread.inner));
+        context.explained("ibv_alloc_parent_domain", own)?;
         let parent_of = Some((self.inner.clone(), thread.cloned()));
         Ok(Self {
             inner: Arc::new(DomainInner { context: context.clone(), id: self.inner.id, parent_of }),
@@ -120,3 +122,62 @@ opaque_debug!(
     ProtectionDomain: "ProtectionDomain",
     |this| context: this.inner.context, id: this.inner.id, is_parent: this.inner.parent_of.is_some()
 );
+
+/// XRC domain (`ibv_xrcd`): its targets receive only into its XRC SRQs, as requests name them.
+///
+/// ```
+/// # use roce_provider::transport::work::SrqAttr;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let cq = context.create_cq(16, None)?;
+/// let xrcd = context.open_xrcd()?;
+/// let srq = pd.create_xrc_srq(SrqAttr { max_wr: 16, max_sge: 1 }, &xrcd, &cq)?;
+/// let target = xrcd.create_target()?;
+/// // requests of the peer name the SRQ by this number
+/// assert!(srq.number().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Belongs to one open device and process; C domains can be shared through a file.
+#[derive(Clone)]
+pub struct XrcDomain {
+    inner: Arc<XrcdInner>,
+}
+
+struct XrcdInner {
+    context: Context,
+    id: XrcdId,
+}
+
+impl Drop for XrcdInner {
+    fn drop(&mut self) {
+        // never in use: targets and XRC SRQs keep it alive
+        let _ = self.context.inner.engine.alter(|adapter| adapter.close_xrcd(self.id));
+    }
+}
+
+impl Context {
+    /// Creates an XRC domain (`ibv_open_xrcd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
+        let opened = self.inner.engine.alter(|adapter| adapter.open_xrcd());
+        let id = self.explained("ibv_open_xrcd", opened)?;
+        Ok(XrcDomain { inner: Arc::new(XrcdInner { context: self.clone(), id }) })
+    }
+}
+
+impl XrcDomain {
+    pub(super) fn id(&self) -> XrcdId {
+        self.inner.id
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+}
+
+opaque_debug!(XrcDomain: "XrcDomain", |this| context: this.inner.context, id: this.inner.id);

@@ -1,4 +1,4 @@
-use std::{fmt, io, ops::Range, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use roce_transport::{
     adapter::Adapter,
@@ -25,7 +25,8 @@ use crate::region::{ForeignMemory, GpuMemory, MmapMemory, Unreachable};
 ///
 /// Dropping the last handle deregisters the region and invalidates its memory windows. The memory
 /// lives until its last request completes.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("MemoryRegion({:?})", inner.region)]
 pub struct MemoryRegion {
     inner: Arc<RegionInner>,
 }
@@ -345,12 +346,6 @@ impl MemoryRegion {
     }
 }
 
-impl fmt::Debug for MemoryRegion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MemoryRegion").field(&self.inner.region).finish()
-    }
-}
-
 /// Change of a region (`ibv_rereg_mr`); `None` keeps a part.
 #[derive(Clone, Debug, Default)]
 pub struct ReregMr {
@@ -360,4 +355,67 @@ pub struct ReregMr {
     pub memory: Option<(Arc<dyn Memory>, u64)>,
     /// Other access rights (`IBV_REREG_MR_CHANGE_ACCESS`).
     pub access: Option<Access>,
+}
+
+/// Region without memory (`ibv_alloc_null_mr`), for unwanted parts of messages.
+///
+/// Writes are dropped and reads are zero. Peers cannot use it.
+///
+/// ```
+/// # use roce_provider::transport::{mem::Access, work::RecvWr};
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let header = pd.allocate(64, Access::LOCAL_WRITE)?;
+/// let rest = pd.null_region()?;
+/// // keeps the first 64 bytes of a message of up to 1,064
+/// let request = RecvWr::new(1, [header.sge_all(), rest.sge(1000)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct NullRegion {
+    region: MemoryRegion,
+}
+
+impl ProtectionDomain {
+    /// Creates a region without memory (`ibv_alloc_null_mr`).
+    ///
+    /// # Errors
+    /// [`RegionError::Register`] for too many regions (`ENOMEM`).
+    pub fn null_region(&self) -> Result<NullRegion, RegionError> {
+        let region = self.register(Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
+        Ok(NullRegion { region })
+    }
+}
+
+impl NullRegion {
+    /// Key, valid with any address.
+    #[must_use]
+    pub fn lkey(&self) -> LKey {
+        self.region.lkey()
+    }
+
+    /// Element of `length` bytes without memory.
+    #[must_use]
+    pub fn sge(&self, length: u32) -> Sge {
+        Sge { lkey: self.lkey(), address: 0, length }
+    }
+}
+
+opaque_debug!(NullRegion: "NullRegion", |this| lkey: this.lkey());
+
+struct Nothing;
+
+impl Memory for Nothing {
+    fn len(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        to.fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, _offset: u64, _from: &[u8]) -> Result<(), MemoryFault> {
+        Ok(())
+    }
 }

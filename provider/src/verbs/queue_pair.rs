@@ -1,7 +1,7 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, io, sync::Arc};
 
 use roce_transport::{
-    adapter::{Adapter, ObjectError},
+    adapter::{Adapter, McastError, ObjectError},
     addr::{Gid, Qpn},
     explain::{Explain, Reason},
     psn::Psn,
@@ -12,15 +12,15 @@ use roce_transport::{
     time::Instant,
     work::{CompletionCounter, CountedOps, RecvWr, SendWr},
 };
+use thiserror::Error;
 use tracing::debug;
 
 use super::{
     context::Context,
     cq::CompletionQueue,
-    domain::ProtectionDomain,
+    domain::{ProtectionDomain, XrcDomain},
     post::{BadWorkRequest, post},
     srq::SharedReceiveQueue,
-    xrc::XrcDomain,
 };
 use crate::engine::{Engine, Posted};
 
@@ -133,9 +133,8 @@ impl ProtectionDomain {
     /// [shards](crate::OpenOptions::shards).
     pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
         // the adapter checks completion queues by identity, an SRQ only by number
-        if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(self.context())) {
-            return self.context().explained("ibv_create_qp", Err(ObjectError::Unknown));
-        }
+        let own = attr.srq.as_ref().map_or(Ok(()), |srq| self.context().check_own(srq.context()));
+        self.context().explained("ibv_create_qp", own)?;
         let init = QpInit {
             qp_type: attr.qp_type,
             send_cq: attr.send_cq.inner.ring.clone(),
@@ -422,3 +421,58 @@ impl QueuePair {
 }
 
 opaque_debug!(QueuePair: "QueuePair", |this| context: this.inner.context, qpn: this.inner.qpn);
+
+/// Error of attaching to a multicast group; nothing changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// Refused by the adapter.
+    #[error(transparent)]
+    Adapter(#[from] McastError),
+    /// The link cannot join.
+    #[error("cannot join {group}: {source}")]
+    Join {
+        /// The group.
+        group: Gid,
+        /// System error.
+        source: io::Error,
+    },
+}
+
+impl QueuePair {
+    /// Attaches a UD queue pair to a multicast group, IPv6 or mapped IPv4 (`ibv_attach_mcast`,
+    /// without LID).
+    ///
+    /// The queue pair receives datagrams to the group with
+    /// [`Qpn::MULTICAST`](roce_transport::addr::Qpn::MULTICAST) and its Q_Key, its own included.
+    /// The device leaves the group with the last queue pair.
+    ///
+    /// # Errors
+    /// [`AttachError::Adapter`] for another service or no group (`EINVAL`), or too many groups or
+    /// members (`ENOMEM`); [`AttachError::Join`] if the link cannot join (system's error).
+    pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
+        let attached = self.inner.engine().join_group(
+            group.to_ip(),
+            |adapter| adapter.attach_mcast(self.qpn(), group),
+            |adapter| {
+                let _ = adapter.detach_mcast(self.qpn(), group);
+            },
+        );
+        let joined = attached
+            .map_err(AttachError::from)
+            .and_then(|joined| joined.map_err(|source| AttachError::Join { group, source }));
+        self.context().explained("ibv_attach_mcast", joined)
+    }
+
+    /// Detaches from a multicast group (`ibv_detach_mcast`).
+    ///
+    /// # Errors
+    /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
+    pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
+        let left = self.inner.engine().leave_groups(|adapter| {
+            let is_last = adapter.detach_mcast(self.qpn(), group)?;
+            Ok(is_last.then(|| group.to_ip()).into_iter().collect())
+        });
+        self.context().explained("ibv_detach_mcast", left)
+    }
+}

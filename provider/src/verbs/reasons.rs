@@ -2,7 +2,7 @@ use roce_transport::reasons;
 
 use super::{
     address::AhFromWcError, device_memory::DeviceMemoryError, flow::FlowError, memory::RegionError,
-    multicast::AttachError,
+    queue_pair::AttachError,
 };
 use crate::region::Unreachable;
 

@@ -9,10 +9,9 @@ use roce_transport::{
 use super::{
     context::Context,
     cq::CompletionQueue,
-    domain::{DomainInner, ProtectionDomain},
+    domain::{DomainInner, ProtectionDomain, XrcDomain},
     post::{BadWorkRequest, post},
     shards::HomeShard,
-    xrc::XrcDomain,
 };
 use crate::engine::{Engine, Posted};
 
@@ -90,9 +89,8 @@ impl ProtectionDomain {
         cq: &CompletionQueue,
     ) -> Result<SharedReceiveQueue, ObjectError> {
         let domain = self.inner.clone();
-        if !Arc::ptr_eq(&xrcd.context().inner, &domain.context.inner) {
-            return domain.context.explained("ibv_create_srq_ex", Err(ObjectError::Unknown));
-        }
+        let own = domain.context.check_own(xrcd.context());
+        domain.context.explained("ibv_create_srq_ex", own)?;
         let (place, ring) = (HomeShard::of(0), cq.inner.ring.clone());
         let placed = domain.context.inner.shards.place(&[&place, &cq.inner.place], None);
         domain.context.explained("ibv_create_srq_ex", placed)?;
@@ -106,8 +104,8 @@ impl ProtectionDomain {
 }
 
 impl SharedReceiveQueue {
-    pub(super) fn is_of(&self, context: &Context) -> bool {
-        Arc::ptr_eq(&self.inner.domain.context.inner, &context.inner)
+    pub(super) fn context(&self) -> &Context {
+        &self.inner.domain.context
     }
 
     /// Identifier in events.

@@ -3,7 +3,7 @@ use alloc::{boxed::Box, sync::Arc};
 use super::{
     Adapter,
     error::{ObjectError, ObjectSize, size},
-    users::Used,
+    tables::Used,
 };
 use crate::{
     event::Event,
@@ -43,13 +43,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::InUse`] while a queue pair or XRC SRQ uses it; [`ObjectError::Unknown`].
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
-        if !self.tables.cqs.contains(id.0 as usize) {
-            return Err(ObjectError::Unknown);
-        }
-        if self.tables.users.any(Used::Cq(id)) {
-            return Err(ObjectError::InUse);
-        }
-        self.tables.cqs.remove(id.0 as usize);
+        self.tables.check_unused(Used::Cq(id))?;
+        self.tables.cqs.try_remove(id.0 as usize).ok_or(ObjectError::Unknown)?;
         self.late.forget_cq(id);
         Ok(())
     }

@@ -125,6 +125,10 @@ named! {
     }
 }
 
+pub(super) const fn known(exists: bool) -> Result<(), ObjectError> {
+    if exists { Ok(()) } else { Err(ObjectError::Unknown) }
+}
+
 pub(super) fn limit(what: ObjectKind, exist: usize, limit: usize) -> Result<(), ObjectError> {
     if exist < limit { Ok(()) } else { Err(ObjectError::TooMany { what, limit }) }
 }

@@ -20,28 +20,23 @@ mod connect;
 mod counting;
 mod destinations;
 mod error;
-mod frames;
-mod groups;
 mod lateness;
 mod multicast;
 mod objects;
 mod port;
 mod queue_pairs;
 mod raw_packets;
-mod receipt;
 mod receive;
 mod record;
 mod recorder;
-mod send_queue;
 mod sending;
 mod shards;
 mod tables;
 mod timers;
 mod transmit;
 mod turns;
-mod users;
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::fmt;
 
 use rand_chacha::ChaCha12Rng;
@@ -52,16 +47,16 @@ pub use crate::{
     mem::PdId,
     pkeys::{PKeyTable, PKeyTableSize},
 };
-pub use config::{AdapterConfig, Limits};
+pub use config::{AdapterConfig, Limits, SendQueueMemory};
 pub use connect::AcceptError;
 pub use error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize};
-pub use groups::McastError;
-pub use receipt::{IcrcCheck, Receipt};
-pub use send_queue::SendQueueMemory;
+pub use multicast::McastError;
+pub use receive::{IcrcCheck, Receipt};
 pub use shards::ReleasedSrq;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
+    addr::Gid,
     cm::Connections,
     event::{Counters, Event},
     ids::Qpn,
@@ -76,7 +71,6 @@ use crate::{
     wire::ICRC_LEN,
     work::{Half, RecvWr, SendWr, SrqTable},
 };
-use groups::Groups;
 use lateness::Lateness;
 use queue_pairs::QueuePairs;
 use recorder::Recorder;
@@ -92,7 +86,8 @@ pub struct Adapter {
     reports: Reports,
     tables: Tables,
     qps: QueuePairs,
-    groups: Groups,
+    /// Members of multicast groups.
+    groups: BTreeMap<Gid, Vec<usize>>,
     sending: Sending,
     cm: Connections,
     late: Lateness,
@@ -140,7 +135,7 @@ impl Adapter {
             reports,
             tables: Tables::default(),
             qps: QueuePairs::new(config.qpns),
-            groups: Groups::default(),
+            groups: BTreeMap::new(),
             sending: Sending::new(config.read_budget, config.congestion.window),
             cm: Connections::new(config.cm, config.guid),
             late: Lateness::new(config.late),

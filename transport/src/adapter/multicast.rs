@@ -1,7 +1,9 @@
 //! Multicast (9.5.2, 10.5, A17.4.5). As in hardware and rxe, an attached sender receives its own
 //! datagrams.
 
-use super::{Adapter, groups::McastError};
+use thiserror::Error;
+
+use super::Adapter;
 use crate::{
     addr::Gid,
     event::{Disposition, DropReason},
@@ -11,6 +13,36 @@ use crate::{
     wire::{Datagram, NetHeader, Packet, Service},
 };
 
+/// Attach or detach error; nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
+pub enum McastError {
+    /// No such queue pair (`EINVAL`).
+    #[error("no such queue pair")]
+    UnknownQp,
+    /// Not a UD queue pair (`EINVAL`).
+    #[error("{0} queue pairs cannot join multicast groups; use a UD queue pair")]
+    WrongService(QpType),
+    /// Not a multicast address (`EINVAL`).
+    #[error("{0} is not a multicast address")]
+    NotMulticast(Gid),
+    /// Too many groups (`ENOMEM`).
+    #[error("too many multicast groups; at most {limit}")]
+    TooManyGroups {
+        /// Limit.
+        limit: usize,
+    },
+    /// Too many members (`ENOMEM`).
+    #[error("too many queue pairs in the multicast group; at most {limit}")]
+    TooManyMembers {
+        /// Limit.
+        limit: usize,
+    },
+    /// Not a member (`EINVAL`).
+    #[error("the queue pair is not attached to {0}")]
+    NotAttached(Gid),
+}
+
 impl Adapter {
     /// Attaches a UD queue pair (`ibv_attach_mcast`). True for the first member: the link must
     /// join.
@@ -19,7 +51,23 @@ impl Adapter {
         if !group.is_multicast() {
             return Err(McastError::NotMulticast(group));
         }
-        self.groups.attach(group, index, &self.limits)
+        let (groups, limit) = (self.groups.len(), self.limits.max_mcast_qp_attach);
+        match self.groups.get_mut(&group) {
+            Some(members) if members.contains(&index) => Ok(false),
+            Some(members) if members.len() >= limit => Err(McastError::TooManyMembers { limit }),
+            Some(members) => {
+                members.push(index);
+                Ok(false)
+            }
+            None if groups >= self.limits.max_mcast_grp => {
+                Err(McastError::TooManyGroups { limit: self.limits.max_mcast_grp })
+            }
+            None if limit == 0 => Err(McastError::TooManyMembers { limit }),
+            None => {
+                self.groups.insert(group, [index].into());
+                Ok(true)
+            }
+        }
     }
 
     /// Detaches a queue pair (`ibv_detach_mcast`). True for the last member: the link must leave.
@@ -28,7 +76,22 @@ impl Adapter {
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].
     pub fn detach_mcast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, McastError> {
         let index = self.datagram_qp(qpn)?;
-        self.groups.detach(group, index)
+        let not_attached = McastError::NotAttached(group);
+        let members = self.groups.get_mut(&group).ok_or(not_attached)?;
+        let at = members.iter().position(|&member| member == index).ok_or(not_attached)?;
+        members.remove(at);
+        let last = members.is_empty();
+        if last {
+            self.groups.remove(&group);
+        }
+        Ok(last)
+    }
+
+    pub(super) fn detach_everywhere(&mut self, index: usize) {
+        self.groups.retain(|_, members| {
+            members.retain(|&member| member != index);
+            !members.is_empty()
+        });
     }
 
     /// Groups with members, or those of one queue pair.
@@ -39,7 +102,7 @@ impl Adapter {
             .filter(move |(_, members)| {
                 index.is_none_or(|index| index.is_some_and(|index| members.contains(&index)))
             })
-            .map(|(group, _)| group)
+            .map(|(group, _)| *group)
     }
 
     fn datagram_qp(&self, qpn: Qpn) -> Result<usize, McastError> {
@@ -62,7 +125,7 @@ impl Adapter {
             return Err(DropReason::DestinationAddress);
         }
         let group = Gid::from(net.dst);
-        if self.groups.contains(group) { Ok(group) } else { Err(DropReason::NotAttached) }
+        if self.groups.contains_key(&group) { Ok(group) } else { Err(DropReason::NotAttached) }
     }
 
     /// Undeliverable copies count as drops.
@@ -74,8 +137,8 @@ impl Adapter {
         packet: &Packet<'_>,
     ) -> Disposition {
         self.reports.counters.multicast_packets += 1;
-        // delivery cannot change the group
-        let members = self.groups.take(group);
+        // delivery cannot change the group, empty meanwhile
+        let members = self.groups.get_mut(&group).map(core::mem::take).unwrap_or_default();
         let copies = members.len() as u32;
         let mut taken = 0;
         for &index in &members {
@@ -95,7 +158,7 @@ impl Adapter {
                 own.multicast_packets += 1;
             }
         }
-        self.groups.put_back(group, members);
+        self.groups.insert(group, members);
         Disposition::Replicated { taken, copies }
     }
 

@@ -2,8 +2,8 @@ use alloc::sync::Arc;
 
 use super::{
     Adapter, Limits,
-    error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
-    users::{self, Used},
+    error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, known, limit, size},
+    tables::Used,
 };
 use crate::{
     addr::AddressVector,
@@ -37,14 +37,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::InUse`] while an object belongs to it; [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
-        if !self.tables.has_pd(pd) {
-            return Err(ObjectError::Unknown);
-        }
-        if self.tables.users.any(Used::Pd(pd)) {
-            return Err(ObjectError::InUse);
-        }
-        self.tables.pds.remove(pd.0 as usize);
-        Ok(())
+        self.tables.check_unused(Used::Pd(pd))?;
+        self.tables.pds.try_remove(pd.0 as usize).ok_or(ObjectError::Unknown)
     }
 
     /// Registers memory (`ibv_reg_mr`, `ibv_reg_mr_iova`).
@@ -125,9 +119,7 @@ impl Adapter {
     }
 
     pub(super) fn admit_window(&mut self, pd: PdId) -> Result<(), ObjectError> {
-        if !self.tables.has_pd(pd) {
-            return Err(ObjectError::Unknown);
-        }
+        known(self.tables.has_pd(pd))?;
         limit(ObjectKind::MemoryWindow, self.resources.regions.window_count(), self.limits.max_mw)?;
         self.tables.use_pd(pd);
         Ok(())
@@ -150,9 +142,7 @@ impl Adapter {
     /// [`ObjectError::GidIndex`] unless `sgid_index` is a local GID of the destination's family;
     /// [`ObjectError::RoceV1`]; [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
-        if !self.tables.has_pd(pd) {
-            return Err(ObjectError::Unknown);
-        }
+        known(self.tables.has_pd(pd))?;
         if self.resources.gids.is_only_shown(av.sgid_index) {
             return Err(ObjectError::RoceV1(av.sgid_index));
         }
@@ -196,9 +186,7 @@ impl Adapter {
         xrcd: XrcdId,
         cq: Arc<CompletionQueue>,
     ) -> Result<SrqId, ObjectError> {
-        if !self.tables.xrcds.contains(xrcd.0 as usize) || !self.tables.owns(&cq) {
-            return Err(ObjectError::Unknown);
-        }
+        known(self.tables.xrcds.contains(xrcd.0 as usize) && self.tables.owns(&cq))?;
         if cq.has_overrun() {
             return Err(ObjectError::Overrun);
         }
@@ -216,9 +204,7 @@ impl Adapter {
         }
         size(ObjectSize::MaxWr, attr.max_wr as usize, 1, self.limits.max_srq_wr as usize)?;
         size(ObjectSize::MaxSge, attr.max_sge as usize, 0, self.limits.max_srq_sge as usize)?;
-        if !self.tables.has_pd(pd) {
-            return Err(ObjectError::Unknown);
-        }
+        known(self.tables.has_pd(pd))?;
         limit(ObjectKind::SharedReceiveQueue, self.resources.srqs.len(), self.limits.max_srq)?;
         // unique within a device, like QPNs
         let id = loop {
@@ -228,7 +214,7 @@ impl Adapter {
             }
         };
         let srq = SharedQueue::new(pd, attr, xrc);
-        self.tables.users.add(users::of_srq(&srq));
+        self.tables.add_user(Used::by_srq(&srq));
         self.resources.srqs.insert(id, srq);
         Ok(id)
     }
@@ -247,14 +233,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::InUse`] while an XRC SRQ or target belongs to it; [`ObjectError::Unknown`].
     pub fn close_xrcd(&mut self, xrcd: XrcdId) -> Result<(), ObjectError> {
-        if !self.tables.xrcds.contains(xrcd.0 as usize) {
-            return Err(ObjectError::Unknown);
-        }
-        if self.tables.users.any(Used::Xrcd(xrcd)) {
-            return Err(ObjectError::InUse);
-        }
-        self.tables.xrcds.remove(xrcd.0 as usize);
-        Ok(())
+        self.tables.check_unused(Used::Xrcd(xrcd))?;
+        self.tables.xrcds.try_remove(xrcd.0 as usize).ok_or(ObjectError::Unknown)
     }
 
     /// Destroys a shared receive queue (`ibv_destroy_srq`); its requests do not complete.
@@ -263,11 +243,9 @@ impl Adapter {
     /// [`ObjectError::InUse`] while a queue pair other than an XRC target uses it;
     /// [`ObjectError::Unknown`].
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
-        if self.tables.users.any(Used::Srq(id)) {
-            return Err(ObjectError::InUse);
-        }
+        self.tables.check_unused(Used::Srq(id))?;
         let srq = self.resources.srqs.remove(&id).ok_or(ObjectError::Unknown)?;
-        self.tables.users.remove(users::of_srq(&srq));
+        self.tables.remove_user(Used::by_srq(&srq));
         for target in srq.xrc.map(|xrc| xrc.targets).unwrap_or_default() {
             if let Some(index) = self.qps.index_of(target) {
                 self.qps[index].leave_srq(&mut self.resources.srqs);
@@ -365,9 +343,7 @@ impl Adapter {
         let own_cqs =
             self.tables.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.tables.owns(cq));
         let srq_exists = srq.is_none_or(|id| self.resources.srqs.contains_key(&id));
-        if !self.tables.has_pd(pd) || !own_cqs || !srq_exists {
-            return Err(ObjectError::Unknown);
-        }
+        known(self.tables.has_pd(pd) && own_cqs && srq_exists)?;
         if qp_type == QpType::XrcTarget {
             return Err(ObjectMismatch::TargetWithQueues.into());
         }
@@ -413,9 +389,7 @@ impl Adapter {
     }
 
     fn make_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
-        if !self.tables.xrcds.contains(xrcd.0 as usize) {
-            return Err(ObjectError::Unknown);
-        }
+        known(self.tables.xrcds.contains(xrcd.0 as usize))?;
         let caps = QpCaps {
             max_send_wr: 0,
             max_recv_wr: 0,
@@ -439,7 +413,7 @@ impl Adapter {
             }
         };
         let caps = common.caps;
-        self.tables.users.add(users::of_qp(&common));
+        self.tables.add_user(Used::by_qp(&common));
         let window = &self.resources.congestion.window;
         let index = self.qps.add(Qp::new(Common { qpn, ..common }, &caps, window));
         self.record_new(index);
@@ -466,15 +440,15 @@ impl Adapter {
 
     /// The same for an unused shared receive queue.
     pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
-        let srq =
-            self.resources.srqs.get_mut(&id).filter(|_| !self.tables.users.any(Used::Srq(id)))?;
+        self.tables.check_unused(Used::Srq(id)).ok()?;
+        let srq = self.resources.srqs.get_mut(&id)?;
         Some(AbandonedRequests { recvs: srq.queue.take(), ..AbandonedRequests::default() })
     }
 
     fn remove_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
         let (index, mut qp) = self.qps.take(qpn).ok_or(ObjectError::Unknown)?;
         self.late.place_all_of(qpn);
-        self.tables.users.remove(users::of_qp(&qp.common));
+        self.tables.remove_user(Used::by_qp(&qp.common));
         if qp.common.qp_type == QpType::XrcTarget {
             qp.leave_srq(&mut self.resources.srqs);
         }
@@ -483,7 +457,7 @@ impl Adapter {
         }
         let next = self.sending.leave(index);
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
-        self.groups.detach_everywhere(index);
+        self.detach_everywhere(index);
         Ok(())
     }
 

@@ -2,10 +2,7 @@
 //!
 //! Checks are ordered by cost; nothing changes before the ICRC check.
 
-use super::{
-    Adapter,
-    receipt::{IcrcCheck, Receipt},
-};
+use super::Adapter;
 use crate::{
     addr::{Gid, PKey},
     event::{Disposition, DropReason},
@@ -18,6 +15,43 @@ use crate::{
         SingleKind, verify_icrc, verify_icrc_of,
     },
 };
+
+/// Result of [`handle_datagram`](super::Adapter::handle_datagram).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// Outcome.
+    pub disposition: Disposition,
+    /// ICRC check.
+    pub icrc: IcrcCheck,
+}
+
+/// Result of an ICRC check.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IcrcCheck {
+    /// Not checked: dropped before.
+    Skipped,
+    /// Not checked: the datagram never left this host.
+    Trusted,
+    /// Right.
+    Right(IcrcMatch),
+    /// Wrong.
+    Wrong,
+}
+
+impl Receipt {
+    /// Network header with the identification that matches the ICRC, [skipped](IcrcCheck::Skipped)
+    /// or not.
+    #[must_use]
+    pub fn identify(&self, datagram: &Datagram<'_>) -> NetHeader {
+        let found = match self.icrc {
+            IcrcCheck::Skipped => verify_icrc(datagram.net, datagram.bytes),
+            IcrcCheck::Right(found) => Some(found),
+            IcrcCheck::Trusted | IcrcCheck::Wrong => None,
+        };
+        found.map_or(*datagram.net, |found| found.identify(datagram.net))
+    }
+}
 
 #[derive(Clone, Copy)]
 struct Middle {
@@ -276,18 +310,13 @@ impl Adapter {
 
     fn check_queue_pair(&self, index: usize, net: &NetHeader, bth: &Bth) -> Result<(), DropReason> {
         let common = &self.qps[index].common;
-        match (bth.opcode.service(), common.qp_type) {
-            (_, QpType::RawPacket) => return Err(DropReason::WrongService),
-            (Service::Cnp, _) => {}
-            (service, qp_type) if service == qp_type.service() => {}
-            _ => return Err(DropReason::WrongService),
-        }
-        let is_response = bth.opcode.operation().is_response();
-        match (common.qp_type, bth.opcode.service()) {
-            (QpType::XrcInitiator, Service::Xrc) if !is_response => {
-                return Err(DropReason::WrongRole);
-            }
-            (QpType::XrcTarget, Service::Xrc) if is_response => return Err(DropReason::WrongRole),
+        let (service, is_response) = (bth.opcode.service(), bth.opcode.operation().is_response());
+        match common.qp_type {
+            QpType::RawPacket => return Err(DropReason::WrongService),
+            _ if service == Service::Cnp => {}
+            qp_type if service != qp_type.service() => return Err(DropReason::WrongService),
+            QpType::XrcInitiator if !is_response => return Err(DropReason::WrongRole),
+            QpType::XrcTarget if is_response => return Err(DropReason::WrongRole),
             _ => {}
         }
         self.check_state(index, bth)?;

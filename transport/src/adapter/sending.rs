@@ -1,11 +1,10 @@
 //! Send scheduler, with shared credits.
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
     budget::{Budget, Share},
     destinations::Destinations,
-    frames::FrameSenders,
     turns::{Turn, TurnState, Turns, entry},
 };
 use crate::{congestion::WindowConfig, qp::Credits, time::Instant};
@@ -96,5 +95,26 @@ impl Sending {
             sender = self.destinations.update(index, flight.0, flight.1, now);
         }
         [reader, sender]
+    }
+}
+
+/// Turns of raw packet queue pairs, one frame each.
+#[derive(Default, Debug)]
+pub(super) struct FrameSenders {
+    /// `None`: the link carries no frames.
+    pub(super) mtu: Option<u32>,
+    pub(super) line: VecDeque<usize>,
+}
+
+impl FrameSenders {
+    pub(super) fn add(&mut self, index: usize) {
+        // few queue pairs
+        if !self.line.contains(&index) {
+            self.line.push_back(index);
+        }
+    }
+
+    pub(super) fn forget(&mut self, index: usize) {
+        self.line.retain(|&other| other != index);
     }
 }

@@ -4,12 +4,11 @@
 //! agree.
 
 use alloc::sync::Arc;
-use core::fmt;
 
 use super::{
     Adapter,
-    error::{ObjectError, ObjectKind, limit},
-    users::{self, Used},
+    error::{ObjectError, ObjectKind, known, limit},
+    tables::Used,
 };
 use crate::{
     ids::{PdId, RKey, SrqId},
@@ -18,13 +17,8 @@ use crate::{
 };
 
 /// A shared receive queue between two adapters.
-pub struct ReleasedSrq(SharedQueue);
-
-impl fmt::Debug for ReleasedSrq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReleasedSrq").field(&self.0.info()).finish()
-    }
-}
+#[derive(derive_more::Debug)]
+pub struct ReleasedSrq(#[debug("{:?}", _0.info())] SharedQueue);
 
 impl Adapter {
     /// Adopts a protection domain.
@@ -34,9 +28,7 @@ impl Adapter {
     pub fn adopt_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         limit(ObjectKind::ProtectionDomain, self.tables.pds.len(), self.limits.max_pd)?;
         let entry = self.tables.pds.vacant_entry();
-        if entry.key() != pd.0 as usize {
-            return Err(ObjectError::Unknown);
-        }
+        known(entry.key() == pd.0 as usize)?;
         entry.insert(());
         Ok(())
     }
@@ -82,17 +74,15 @@ impl Adapter {
 
     /// Releases an unused shared receive queue.
     pub fn release_srq(&mut self, id: SrqId) -> Option<ReleasedSrq> {
-        if self.tables.users.any(Used::Srq(id)) {
-            return None;
-        }
+        self.tables.check_unused(Used::Srq(id)).ok()?;
         let srq = self.resources.srqs.remove(&id)?;
-        self.tables.users.remove(users::of_srq(&srq));
+        self.tables.remove_user(Used::by_srq(&srq));
         Some(ReleasedSrq(srq))
     }
 
     /// Adopts a released queue with its requests.
     pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
-        self.tables.users.add(users::of_srq(&srq.0));
+        self.tables.add_user(Used::by_srq(&srq.0));
         self.resources.srqs.insert(id, srq.0);
     }
 
@@ -103,9 +93,7 @@ impl Adapter {
     pub fn adopt_cq(&mut self, cq: &Arc<CompletionQueue>) -> Result<(), ObjectError> {
         limit(ObjectKind::CompletionQueue, self.tables.cqs.len(), self.limits.max_cq)?;
         let entry = self.tables.cqs.vacant_entry();
-        if entry.key() != cq.id().0 as usize {
-            return Err(ObjectError::Unknown);
-        }
+        known(entry.key() == cq.id().0 as usize)?;
         entry.insert(cq.clone());
         Ok(())
     }

@@ -4,20 +4,18 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
 
 use super::{
-    arrival::Arrival,
+    arrival::{Arrival, CmPath},
     command::{CmService, ConnId, Connect},
     common::Common,
     config::MAX_ACK_DELAY,
-    connection::{ConnState, Connection, Remote, Replied, Requested},
+    connection::{Connection, Remote},
     connections::{Connections, ReplyOutcome, find_own, get_mut},
-    credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
-    path::CmPath,
     qp_setup::Terms,
-    reason::MadReason,
-    state::Trigger,
+    resend::MadReason,
+    state::{CmState, Trigger},
 };
 use crate::{
     event::DropReason,
@@ -44,27 +42,21 @@ impl Connections {
         let req = Req { local_id, private_data, ..request(&self.common, connect, &path) };
         let (path, transaction) = (CmPath { path, pkey: connect.pkey }, rng.next_u64());
         let mad = CmMad::new(transaction, Message::Req(Box::new(req)));
-        let requested = Requested {
-            terms: Box::new(Terms {
-                req,
-                av: connect.av,
-                ack_timeout: connect.ack_timeout,
-                min_rnr_timer: connect.end.min_rnr_timer,
-            }),
+        let terms = Terms {
+            req,
+            rep: Rep::default(),
+            av: connect.av,
+            ack_timeout: connect.ack_timeout,
+            min_rnr_timer: connect.end.min_rnr_timer,
             managed: connect.managed,
             fits_ack_delay: connect.fits_ack_delay,
-            resend: self.common.send_until_response(now, local_id, path, mad, true),
         };
         let conn = Connection {
-            state: ConnState::ReqSent(requested),
-            path,
             local_qpn: connect.end.qpn,
-            transaction,
-            credit: Credit::PROVEN,
-            abandoned: false,
-            probe: None,
-            setup: None,
+            terms: Some(Box::new(terms)),
+            resend: Some(self.common.send_until_response(now, local_id, path, mad, true)),
             time_wait: timeout(connect.ack_timeout),
+            ..Connection::new(CmState::ReqSent, path, transaction)
         };
         self.conns.insert(local_id, conn);
         Ok(ConnId(local_id))
@@ -88,13 +80,10 @@ impl Connections {
             }
             Err(reason) => return Err(reason),
         };
-        if !conn.state.name().expects(Trigger::Rep) {
-            return Err(DropReason::CmWrongState);
+        conn.check(Trigger::Rep)?;
+        if !matches!(conn.state, CmState::ReqSent | CmState::MraReqRcvd) {
+            return self.on_repeated_rep(rep);
         }
-        let managed = match &conn.state {
-            ConnState::ReqSent(requested) | ConnState::MraReqRcvd(requested) => requested.managed,
-            _ => return self.on_repeated_rep(rep),
-        };
         let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
         // another local queue pair is connected to the peer's
         let key = (arrival.path.peer(), remote.guid, remote.qpn);
@@ -104,19 +93,15 @@ impl Connections {
         }
         self.common.deadlines.clear(id);
         let conn = find_own(&mut self.conns, id, arrival)?;
-        let mut time_wait = conn.time_wait;
-        conn.advance(Trigger::Rep, |state| match state {
-            ConnState::ReqSent(Requested { mut terms, fits_ack_delay, .. })
-            | ConnState::MraReqRcvd(Requested { mut terms, fits_ack_delay, .. }) => {
-                if fits_ack_delay {
-                    terms.ack_timeout = with_ack_delay(terms.ack_timeout, rep.target_ack_delay);
-                    time_wait = timeout(terms.ack_timeout);
-                }
-                ConnState::RepRcvd(Replied { remote, terms, rep: Box::new(*rep) })
-            }
-            other => other,
-        });
-        conn.time_wait = time_wait;
+        let Some(terms) = &mut conn.terms else { return Err(DropReason::CmWrongState) };
+        terms.rep = *rep;
+        if terms.fits_ack_delay {
+            terms.ack_timeout = with_ack_delay(terms.ack_timeout, rep.target_ack_delay);
+            conn.time_wait = timeout(terms.ack_timeout);
+        }
+        let managed = terms.managed;
+        conn.remote = Some(remote);
+        conn.advance(Trigger::Rep, CmState::RepRcvd);
         self.index(id, arrival.path.peer(), &remote);
         self.common.record_changed(id);
         if managed {
@@ -130,7 +115,7 @@ impl Connections {
         let id = rep.remote_id;
         let conn = self.conns.get(&id).filter(|conn| conn.remote_id() == rep.local_id);
         let conn = conn.ok_or(DropReason::CmWrongState)?;
-        if matches!(conn.state, ConnState::RepRcvd(_)) {
+        if conn.state == CmState::RepRcvd {
             self.send_mra(id, About::Rep);
         } else {
             send_rtu(&mut self.common, id, conn, PrivateData::default(), MadReason::Repeated);
@@ -151,23 +136,17 @@ impl Connections {
     pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
         self.check(id, Trigger::Establish)?;
         let conn = get_mut(&mut self.conns, id)?;
-        let ConnState::RepRcvd(Replied { remote, .. }) = conn.state else {
-            return Err(ConnError::State(conn.state.name()));
-        };
         let private_data = private_data(bytes)?;
-        conn.advance(Trigger::Establish, |_| ConnState::Established(remote));
+        conn.advance(Trigger::Establish, CmState::Established);
         send_rtu(&mut self.common, id.0, conn, private_data, MadReason::First);
         Ok(())
     }
 
     /// Sends the RTU after the adapter moved the queue pair.
     pub(crate) fn complete(&mut self, id: ConnId) {
-        let rep = match get_mut(&mut self.conns, id) {
-            Ok(Connection { state: ConnState::RepRcvd(replied), .. }) => replied.rep.clone(),
-            _ => return,
-        };
+        let terms = self.conns.get(&id.0).and_then(|conn| conn.terms.as_ref());
+        let rep = terms.map(|terms| Box::new(terms.rep));
         if self.establish(id, &[]).is_ok() {
-            let rep = Some(rep);
             self.emit(id.0, |conn| ConnEvent::Established { conn, rep, private_data: None });
         }
     }

@@ -1,7 +1,14 @@
+use core::net::IpAddr;
+
 use rand_chacha::ChaCha12Rng;
 
-use super::path::CmPath;
-use crate::{addr::Mtu, event::DropReason, pkeys::PKeyTable, time::Instant};
+use crate::{
+    addr::{Mtu, PKey},
+    event::DropReason,
+    gids::Path,
+    pkeys::PKeyTable,
+    time::Instant,
+};
 
 pub(crate) struct Arrival<'a> {
     pub(crate) now: Instant,
@@ -21,5 +28,21 @@ impl Arrival<'_> {
         } else {
             Err(DropReason::CmWrongPeer)
         }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CmPath {
+    pub(crate) path: Path,
+    pub(crate) pkey: PKey,
+}
+
+impl CmPath {
+    pub(crate) const fn peer(&self) -> IpAddr {
+        self.path.dst
+    }
+
+    pub(crate) const fn own(&self) -> IpAddr {
+        self.path.src
     }
 }

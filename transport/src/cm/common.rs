@@ -9,7 +9,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
 
 use super::{
-    arrival::Arrival,
+    arrival::{Arrival, CmPath},
     command::{ConnId, ListenerId},
     config::CmConfig,
     deadlines::Deadlines,
@@ -17,9 +17,7 @@ use super::{
     event::ConnEvent,
     listeners::Listeners,
     message::{CmMad, Message},
-    path::CmPath,
-    reason::MadReason,
-    resend::{RETRY_DELAY, Resend},
+    resend::{MadReason, RETRY_DELAY, Resend},
 };
 use crate::{
     event::DropReason,

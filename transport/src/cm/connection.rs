@@ -1,24 +1,39 @@
 use alloc::boxed::Box;
-use core::{mem, time::Duration};
+use core::time::Duration;
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::RngCore;
 
 use super::{
+    arrival::CmPath,
     command::ListenerId,
     credit::Credit,
-    message::{CmMad, Message, Rep},
-    path::CmPath,
-    probe::Probe,
+    message::{CmMad, Message},
     qp_setup::{QpSetup, Terms},
     resend::Resend,
+    service::ServiceId,
     state::{CmState, Trigger, is_edge},
 };
-use crate::ids::Qpn;
+use crate::{event::DropReason, ids::Qpn, time::Instant};
 
+/// A connection, or a service ID resolution.
 pub(super) struct Connection {
-    pub(super) state: ConnState,
+    /// See [`EDGES`](super::EDGES) for the transitions.
+    pub(super) state: CmState,
     pub(super) path: CmPath,
     /// On the passive side, 0 until `prepare`.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
+    /// From REQ or REP on.
+    pub(super) remote: Option<Remote>,
+    /// Until established.
+    pub(super) terms: Option<Box<Terms>>,
+    /// Of a message that awaits its response.
+    pub(super) resend: Option<Resend>,
+    /// Its backlog has this request.
+    pub(super) listener: Option<ListenerId>,
+    /// Request ID and service of a resolution that the program responds to.
+    pub(super) request: Option<(u32, ServiceId)>,
     pub(super) credit: Credit,
     /// Destroyed by the program (`rdma_destroy_id`).
     pub(super) abandoned: bool,
@@ -28,20 +43,6 @@ pub(super) struct Connection {
     pub(super) time_wait: Duration,
 }
 
-/// See [`EDGES`](super::EDGES) for the transitions.
-pub(super) enum ConnState {
-    ReqSent(Requested),
-    MraReqRcvd(Requested),
-    RepRcvd(Replied),
-    ReqRcvd(Received),
-    RepSent(Accepted),
-    MraRepRcvd(Accepted),
-    Established(Remote),
-    DreqSent(Remote, Resend),
-    DreqRcvd(Remote),
-    TimeWait(Remote),
-}
-
 #[derive(Clone, Copy, Default)]
 pub(super) struct Remote {
     pub(super) id: u32,
@@ -49,105 +50,86 @@ pub(super) struct Remote {
     pub(super) qpn: Qpn,
 }
 
-pub(super) struct Requested {
-    pub(super) terms: Box<Terms>,
-    /// The adapter moves the queue pair.
-    pub(super) managed: bool,
-    pub(super) fits_ack_delay: bool,
-    pub(super) resend: Resend,
-}
-
-pub(super) struct Replied {
-    pub(super) remote: Remote,
-    pub(super) terms: Box<Terms>,
-    pub(super) rep: Box<Rep>,
-}
-
-pub(super) struct Received {
-    pub(super) remote: Remote,
-    pub(super) listener: ListenerId,
-    pub(super) terms: Box<Terms>,
-    pub(super) rep: Box<Rep>,
-}
-
-pub(super) struct Accepted {
-    pub(super) remote: Remote,
-    pub(super) terms: Box<Terms>,
-    pub(super) rep: Box<Rep>,
-    pub(super) managed: bool,
-    pub(super) resend: Resend,
-}
-
-impl ConnState {
-    pub(super) const fn name(&self) -> CmState {
-        match self {
-            Self::ReqSent(_) => CmState::ReqSent,
-            Self::MraReqRcvd(_) => CmState::MraReqRcvd,
-            Self::RepRcvd(_) => CmState::RepRcvd,
-            Self::ReqRcvd(_) => CmState::ReqRcvd,
-            Self::RepSent(_) => CmState::RepSent,
-            Self::MraRepRcvd(_) => CmState::MraRepRcvd,
-            Self::Established(_) => CmState::Established,
-            Self::DreqSent(..) => CmState::DreqSent,
-            Self::DreqRcvd(_) => CmState::DreqRcvd,
-            Self::TimeWait(_) => CmState::TimeWait,
-        }
-    }
-
-    pub(super) const fn remote(&self) -> Option<&Remote> {
-        match self {
-            Self::ReqSent(_) | Self::MraReqRcvd(_) => None,
-            Self::RepRcvd(replied) => Some(&replied.remote),
-            Self::ReqRcvd(received) => Some(&received.remote),
-            Self::RepSent(accepted) | Self::MraRepRcvd(accepted) => Some(&accepted.remote),
-            Self::Established(remote)
-            | Self::DreqSent(remote, _)
-            | Self::DreqRcvd(remote)
-            | Self::TimeWait(remote) => Some(remote),
-        }
-    }
-
-    pub(super) const fn resend_mut(&mut self) -> Option<&mut Resend> {
-        match self {
-            Self::ReqSent(requested) | Self::MraReqRcvd(requested) => Some(&mut requested.resend),
-            Self::RepSent(accepted) | Self::MraRepRcvd(accepted) => Some(&mut accepted.resend),
-            Self::DreqSent(_, resend) => Some(resend),
-            _ => None,
-        }
-    }
-}
-
 impl Connection {
+    pub(super) fn new(state: CmState, path: CmPath, transaction: u64) -> Self {
+        Self {
+            state,
+            path,
+            local_qpn: Qpn::default(),
+            transaction,
+            remote: None,
+            terms: None,
+            resend: None,
+            listener: None,
+            request: None,
+            credit: Credit::PROVEN,
+            abandoned: false,
+            probe: None,
+            setup: None,
+            time_wait: Duration::ZERO,
+        }
+    }
+
+    pub(super) const fn is_resolution(&self) -> bool {
+        matches!(self.state, CmState::SidrReqSent | CmState::SidrReqRcvd)
+    }
+
     /// Returns 0 while unknown.
     pub(super) fn remote_id(&self) -> u32 {
-        self.state.remote().map_or(0, |remote| remote.id)
+        self.remote.map_or(0, |remote| remote.id)
+    }
+
+    pub(super) fn check(&self, on: Trigger) -> Result<(), DropReason> {
+        if self.state.expects(on) { Ok(()) } else { Err(DropReason::CmWrongState) }
     }
 
     pub(super) const fn mad(&self, message: Message) -> CmMad {
         CmMad::new(self.transaction, message)
     }
 
-    pub(super) fn advance(&mut self, on: Trigger, next: impl FnOnce(ConnState) -> ConnState) {
-        let from = self.state.name();
-        let state = mem::replace(&mut self.state, ConnState::TimeWait(Remote::default()));
-        self.state = next(state);
-        let to = self.state.name();
+    /// Drops what the next state lacks.
+    pub(super) fn advance(&mut self, on: Trigger, to: CmState) {
+        let from = self.state;
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
+        self.state = to;
+        match to {
+            CmState::MraReqRcvd | CmState::MraRepRcvd => {}
+            CmState::RepRcvd | CmState::RepSent => self.resend = None,
+            _ => (self.terms, self.resend) = (None, None),
+        }
     }
 
     /// Available until established, or later if the program moves the passive queue pair.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
-        match &self.state {
-            ConnState::RepRcvd(Replied { terms, rep, .. }) => {
-                Some(QpSetup::active(self.local_qpn, terms, rep))
+        match self.state {
+            CmState::RepRcvd => Some(QpSetup::active(self.local_qpn, self.terms.as_deref()?)),
+            CmState::ReqRcvd | CmState::RepSent | CmState::MraRepRcvd => {
+                Some(QpSetup::passive(self.local_qpn, self.terms.as_deref()?))
             }
-            ConnState::ReqRcvd(Received { terms, rep, .. })
-            | ConnState::RepSent(Accepted { terms, rep, .. })
-            | ConnState::MraRepRcvd(Accepted { terms, rep, .. }) => {
-                Some(QpSetup::passive(self.local_qpn, terms, rep))
-            }
-            ConnState::Established(_) => self.setup.as_deref().copied(),
+            CmState::Established => self.setup.as_deref().copied(),
             _ => None,
         }
+    }
+}
+
+/// Between probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Probe whether the peer has a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Probe {
+    /// Same for all probes and the response.
+    pub(super) transaction: u64,
+    sent: Instant,
+}
+
+impl Probe {
+    pub(super) fn after(last: Option<Self>, now: Instant, rng: &mut ChaCha12Rng) -> Option<Self> {
+        let transaction = match last {
+            Some(last) if now.since(last.sent) < PROBE_INTERVAL => return None,
+            Some(last) => last.transaction,
+            None => rng.next_u64(),
+        };
+        Some(Self { transaction, sent: now })
     }
 }

@@ -1,29 +1,26 @@
-use alloc::{boxed::Box, collections::BTreeMap};
-use core::{fmt, net::IpAddr};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+};
+use core::net::IpAddr;
 
 use hashbrown::HashMap;
-use rand_chacha::ChaCha12Rng;
 
 use super::{
     arrival::Arrival,
     command::{ConnId, Listen, ListenerId},
     common::{Common, OutgoingMad, RequestFaults},
     config::{CmConfig, MAX_SERVICE_TIMEOUT, MAX_TIME_WAIT},
-    connection::{Accepted, ConnState, Connection, Remote},
+    connection::{Connection, Remote},
     credit::Credit,
     error::ConnError,
     event::ConnEvent,
-    message::{About, Message, Mra, PrivateData, Rej, RejectReason},
-    path::CmPath,
+    message::{About, Apr, Lap, Message, Mra, PrivateData, Rej, RejectReason},
     qp_setup::QpSetup,
-    reason::MadReason,
-    resend::Resend,
-    service::ServiceId,
-    sidr::Sidr,
+    resend::{MadReason, Resend},
     state::{CmState, Trigger, is_edge},
 };
 use crate::{
-    addr::QKey,
     event::DropReason,
     hash::IdHasher,
     ids::Qpn,
@@ -34,13 +31,16 @@ use crate::{
 /// Communication manager of an adapter.
 ///
 /// After each call, drain `poll_event` and `poll_transmit`, then read `poll_timeout`.
+#[derive(derive_more::Debug)]
+#[debug("Connections {{ count: {}, .. }}", self.count())]
 pub struct Connections {
     pub(super) common: Common,
     pub(super) conns: Conns,
     /// By address, adapter and communication ID; the address prevents impersonation.
     pub(super) by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
     pub(super) by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
-    pub(super) sidr: Sidr,
+    /// Address and request ID of resolutions that the program responds to.
+    pub(super) resolutions: BTreeSet<(IpAddr, u32)>,
     /// PSN of QP1's next packet.
     psn: Psn,
 }
@@ -62,7 +62,7 @@ impl Connections {
             conns: Conns::default(),
             by_remote_id: BTreeMap::new(),
             by_remote_qpn: BTreeMap::new(),
-            sidr: Sidr::default(),
+            resolutions: BTreeSet::new(),
             psn: Psn::default(),
         }
     }
@@ -70,8 +70,7 @@ impl Connections {
     /// State of a connection or resolution; `None` after its end.
     #[must_use]
     pub fn state(&self, id: ConnId) -> Option<CmState> {
-        let conn = self.conns.get(&id.0).map(|conn| conn.state.name());
-        conn.or_else(|| self.sidr.state(id))
+        self.conns.get(&id.0).map(|conn| conn.state)
     }
 
     /// Connections and resolutions, at most twice [`CmConfig::max_connections`].
@@ -111,27 +110,6 @@ impl Connections {
         self.common.listeners.remove(listener)
     }
 
-    pub(crate) fn sidr_request(
-        &mut self,
-        now: Instant,
-        service_id: ServiceId,
-        private_data: &[u8],
-        path: CmPath,
-        rng: &mut ChaCha12Rng,
-    ) -> Result<ConnId, ConnError> {
-        self.sidr.request(&mut self.common, now, service_id, private_data, path, rng)
-    }
-
-    pub(crate) fn sidr_respond(
-        &mut self,
-        id: ConnId,
-        receiver: Result<(Qpn, QKey), u8>,
-        private_data: &[u8],
-    ) -> Result<(), ConnError> {
-        self.check(id, Trigger::SidrRespond)?;
-        self.sidr.respond(&mut self.common, id, receiver, private_data)
-    }
-
     pub(crate) fn handle(
         &mut self,
         message: &Message,
@@ -147,8 +125,8 @@ impl Connections {
             Message::Drep(drep) => self.on_drep(drep, arrival),
             Message::Lap(lap) => self.on_lap(lap, arrival),
             Message::Apr(apr) => self.on_apr(apr, arrival),
-            Message::SidrReq(req) => self.sidr.on_req(&mut self.common, req, arrival),
-            Message::SidrRep(rep) => self.sidr.on_rep(&mut self.common, rep, arrival),
+            Message::SidrReq(req) => self.on_sidr_req(req, arrival),
+            Message::SidrRep(rep) => self.on_sidr_rep(rep, arrival),
         }?;
         Ok(ReplyOutcome::Handled)
     }
@@ -160,10 +138,7 @@ impl Connections {
         expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
     ) {
         while let Some(id) = self.common.deadlines.pop_due(now) {
-            match self.sidr.state(ConnId(id)) {
-                Some(_) => self.sidr.on_deadline(&mut self.common, now, id),
-                None => self.on_deadline(now, id, expected),
-            }
+            self.on_deadline(now, id, expected);
         }
         while let Some(id) = self.common.time_waits.pop_due(now) {
             self.leave_time_wait(id);
@@ -197,27 +172,44 @@ impl Connections {
 
     pub(super) fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let conn = find_own(&mut self.conns, mra.remote_id, arrival)?;
-        let trigger = match mra.about {
-            About::Req => Trigger::MraOfReq,
-            About::Rep if conn.remote_id() == mra.local_id => Trigger::MraOfRep,
+        let (trigger, next) = match mra.about {
+            About::Req => (Trigger::MraOfReq, CmState::MraReqRcvd),
+            About::Rep if conn.remote_id() == mra.local_id => {
+                (Trigger::MraOfRep, CmState::MraRepRcvd)
+            }
             _ => return Err(DropReason::CmWrongState),
         };
-        if !conn.state.name().expects(trigger) {
-            return Err(DropReason::CmWrongState);
-        }
+        conn.check(trigger)?;
         conn.credit = Credit::PROVEN;
-        conn.advance(trigger, |state| match state {
-            ConnState::ReqSent(requested) => ConnState::MraReqRcvd(requested),
-            ConnState::RepSent(accepted) => ConnState::MraRepRcvd(accepted),
-            same => same,
-        });
+        conn.advance(trigger, next);
         // once per message: repeated MRAs could hold the connection forever
-        if conn.state.resend_mut().is_some_and(Resend::acknowledge) {
+        if conn.resend.as_mut().is_some_and(Resend::acknowledge) {
             let service_timeout = mra.service_timeout.min(MAX_SERVICE_TIMEOUT);
             let wait = timeout(service_timeout) + timeout(self.common.config.response_timeout);
             self.common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
         }
         Ok(())
+    }
+
+    /// Refuses an alternate path (12.8). On RoCE, Linux does not respond, and peers retry.
+    pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
+            Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
+            Ok(conn) if conn.state.expects(Trigger::Lap) => Apr::UNSUPPORTED,
+            Ok(_) => return Err(DropReason::CmWrongState),
+            Err(DropReason::CmUnknownConnection) => Apr::INVALID_COMM_ID,
+            Err(reason) => return Err(reason),
+        };
+        let (local_id, remote_id) = (lap.remote_id, lap.local_id);
+        let apr = Apr { local_id, remote_id, status, ..Apr::default() };
+        self.common.response(arrival, Message::Apr(Box::new(apr)));
+        Ok(())
+    }
+
+    /// This side sends no LAP.
+    pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
+        Err(DropReason::CmWrongState)
     }
 
     pub(super) fn on_deadline(
@@ -228,33 +220,30 @@ impl Connections {
     ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         // the peer's queue pair has sent packets: its RTU was lost (12.9.6)
-        if let ConnState::RepSent(Accepted { remote, rep, managed: true, .. })
-        | ConnState::MraRepRcvd(Accepted { remote, rep, managed: true, .. }) = &conn.state
-            && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != rep.starting_psn)
+        if matches!(conn.state, CmState::RepSent | CmState::MraRepRcvd)
+            && let (Some(remote), Some(terms)) = (&conn.remote, &conn.terms)
+            && terms.managed
+            && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != terms.rep.starting_psn)
         {
             return self.confirm(Trigger::Notify, id, None);
         }
-        let Connection { path, credit, .. } = conn;
-        let ends = matches!(conn.state, ConnState::DreqSent(..));
+        let Connection { state, path, credit, resend, .. } = conn;
+        let ends = *state == CmState::DreqSent;
         let may_send = || if ends { credit.take_last() } else { credit.take() };
-        if let Some(resend) = conn.state.resend_mut()
+        if let Some(resend) = resend
             && self.common.resend(now, id, *path, resend, may_send)
         {
             return;
         }
-        match conn.state {
-            ConnState::DreqSent(..) => {
-                self.emit(id, |conn| ConnEvent::Disconnected { conn });
-                self.enter_time_wait(Trigger::Timeout, now, id);
-            }
-            _ => {
-                if conn.credit.take_last() {
-                    self.give_up(id);
-                }
-                self.emit(id, |conn| ConnEvent::Unreachable { conn });
-                self.remove(Trigger::Timeout, id);
-            }
+        if ends {
+            self.emit(id, |conn| ConnEvent::Disconnected { conn });
+            return self.enter_time_wait(Trigger::Timeout, now, id);
         }
+        if !conn.is_resolution() && conn.credit.take_last() {
+            self.give_up(id);
+        }
+        self.emit(id, |conn| ConnEvent::Unreachable { conn });
+        self.remove(Trigger::Timeout, id);
     }
 
     /// Extends the peer's wait (12.9.8.6).
@@ -294,8 +283,8 @@ impl Connections {
     /// reconnect.
     pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let remote = conn.state.remote().copied().unwrap_or_default();
-        conn.advance(on, |_| ConnState::TimeWait(remote));
+        let remote = conn.remote.unwrap_or_default();
+        conn.advance(on, CmState::TimeWait);
         self.common.record_changed(id);
         let until = now.plus(conn.time_wait.min(MAX_TIME_WAIT));
         forget(&mut self.by_remote_qpn, &(conn.path.peer(), remote.guid, remote.qpn), id);
@@ -311,15 +300,19 @@ impl Connections {
 
     pub(super) fn remove(&mut self, on: Trigger, id: u32) {
         self.common.release_id(id);
-        self.common.record_changed(id);
-        let Some(Connection { state, path, .. }) = self.conns.remove(&id) else { return };
-        let from = state.name();
+        let Some(conn) = self.conns.remove(&id) else { return };
+        let (from, peer) = (conn.state, conn.path.peer());
         debug_assert!(is_edge(Some(from), on, None), "{from:?} / {on:?} > gone");
-        if let ConnState::ReqRcvd(received) = &state {
-            self.common.listeners.leave_backlog(received.listener);
+        if !conn.is_resolution() {
+            self.common.record_changed(id);
         }
-        if let Some(remote) = state.remote() {
-            let peer = path.peer();
+        if let Some(listener) = conn.listener {
+            self.common.listeners.leave_backlog(listener);
+        }
+        if let Some((request_id, _)) = conn.request {
+            self.resolutions.remove(&(peer, request_id));
+        }
+        if let Some(remote) = conn.remote {
             forget(&mut self.by_remote_id, &(peer, remote.guid, remote.id), id);
             forget(&mut self.by_remote_qpn, &(peer, remote.guid, remote.qpn), id);
         }
@@ -329,12 +322,6 @@ impl Connections {
 fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     if map.get(key) == Some(&id) {
         map.remove(key);
-    }
-}
-
-impl fmt::Debug for Connections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").field("count", &self.count()).finish_non_exhaustive()
     }
 }
 
@@ -349,8 +336,8 @@ pub(super) fn find<'a>(
     remote: u32,
     arrival: &Arrival<'_>,
 ) -> Result<&'a mut Connection, DropReason> {
-    let conn = conns.get_mut(&own).filter(|conn| conn.remote_id() == remote);
-    let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
+    let is_it = |conn: &&mut Connection| !conn.is_resolution() && conn.remote_id() == remote;
+    let conn = conns.get_mut(&own).filter(is_it).ok_or(DropReason::CmUnknownConnection)?;
     arrival.check_peer(&conn.path)?;
     Ok(conn)
 }
@@ -361,7 +348,8 @@ pub(super) fn find_own<'a>(
     own: u32,
     arrival: &Arrival<'_>,
 ) -> Result<&'a mut Connection, DropReason> {
-    let conn = conns.get_mut(&own).ok_or(DropReason::CmUnknownConnection)?;
+    let conn = conns.get_mut(&own).filter(|conn| !conn.is_resolution());
+    let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
     arrival.check_peer(&conn.path)?;
     Ok(conn)
 }

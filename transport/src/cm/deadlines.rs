@@ -38,8 +38,7 @@ impl Deadlines {
     }
 
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<u32> {
-        let &(_, id) = self.by_time.first().filter(|(at, _)| *at <= now)?;
-        self.clear(id);
-        Some(id)
+        self.next().filter(|&at| at <= now)?;
+        self.pop_first()
     }
 }

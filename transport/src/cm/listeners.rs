@@ -1,4 +1,4 @@
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 pub(super) struct Listeners {
     next: u32,
     by_id: BTreeMap<ListenerId, Listener>,
-    by_service: BTreeMap<ServiceId, Vec<ListenerId>>,
+    by_service: BTreeMap<(ServiceId, Option<IpAddr>), ListenerId>,
 }
 
 struct Listener {
@@ -21,41 +21,28 @@ struct Listener {
 
 impl Listeners {
     pub(super) fn add(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
-        let Self { by_service, by_id, .. } = self;
-        let same = by_service.entry(listen.service_id).or_default();
-        if same
-            .iter()
-            .any(|id| by_id.get(id).is_some_and(|own| own.listen.address == listen.address))
-        {
+        let key = (listen.service_id, listen.address);
+        if self.by_service.contains_key(&key) {
             return Err(ConnError::InUse);
         }
         let id = ListenerId(self.next);
         self.next += 1;
-        same.push(id);
-        by_id.insert(id, Listener { listen, pending: 0 });
+        self.by_service.insert(key, id);
+        self.by_id.insert(id, Listener { listen, pending: 0 });
         Ok(id)
     }
 
     /// Pending REQs stay.
     pub(super) fn remove(&mut self, id: ListenerId) -> Result<(), ConnError> {
         let Listener { listen, .. } = self.by_id.remove(&id).ok_or(ConnError::Unknown)?;
-        if let Some(same) = self.by_service.get_mut(&listen.service_id) {
-            same.retain(|&own| own != id);
-            if same.is_empty() {
-                self.by_service.remove(&listen.service_id);
-            }
-        }
+        self.by_service.remove(&(listen.service_id, listen.address));
         Ok(())
     }
 
     /// A listener with the address precedes one without.
     pub(super) fn find(&self, service_id: ServiceId, address: IpAddr) -> Option<ListenerId> {
-        let of = |address| {
-            let mut ids = self.by_service.get(&service_id)?.iter();
-            ids.find(|id| self.by_id.get(id).is_some_and(|own| own.listen.address == address))
-                .copied()
-        };
-        of(Some(address)).or_else(|| of(None))
+        let of = |address| self.by_service.get(&(service_id, address));
+        of(Some(address)).or_else(|| of(None)).copied()
     }
 
     pub(super) fn has_room(&self, id: ListenerId) -> bool {

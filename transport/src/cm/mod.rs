@@ -4,7 +4,6 @@
 //! transitions.
 
 mod active;
-mod alternate_path;
 mod arrival;
 mod command;
 mod common;
@@ -18,10 +17,7 @@ mod event;
 mod listeners;
 mod message;
 mod passive;
-mod path;
-mod probe;
 mod qp_setup;
-mod reason;
 mod record;
 mod release;
 mod resend;
@@ -30,7 +26,7 @@ mod sidr;
 mod stale;
 mod state;
 
-pub(crate) use arrival::Arrival;
+pub(crate) use arrival::{Arrival, CmPath};
 pub use command::{Accept, CmService, ConnEnd, ConnId, Connect, Listen, ListenerId};
 pub(crate) use common::OutgoingMad;
 pub use common::RequestFaults;
@@ -43,9 +39,8 @@ pub use message::{
     About, Apr, CmMad, CmParseError, Drep, Dreq, Lap, Message, Mra, PrivateData, Rej, RejectReason,
     Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, Unused, without_padding,
 };
-pub(crate) use path::CmPath;
 pub use qp_setup::QpSetup;
-pub use reason::MadReason;
 pub use record::ConnRecord;
+pub use resend::MadReason;
 pub use service::{IpHeader, PortSpace, ServiceId};
 pub use state::{CmState, EDGES, Edge, Trigger};

@@ -4,20 +4,19 @@ use super::{
     arrival::Arrival,
     command::{Accept, ConnId, ListenerId},
     common::Common,
-    connection::{Accepted, ConnState, Connection, Received, Remote},
+    connection::{Connection, Remote},
     connections::{Connections, find, get_mut},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, Message, PrivateData, Rej, RejectReason, Rep, Req, Rtu},
     qp_setup::Terms,
-    reason::MadReason,
-    state::Trigger,
+    resend::MadReason,
+    state::{CmState, Trigger},
 };
 use crate::{
     addr::{AddressVector, Gid, Mtu},
     event::DropReason,
-    ids::Qpn,
     time::{Instant, timeout},
 };
 
@@ -41,18 +40,15 @@ impl Connections {
             self.probe(arrival, id);
             return Ok(());
         }
-        match listener_for(&self.common, req, arrival) {
+        let rej = match listener_for(&self.common, req, arrival) {
             Ok(_) if self.common.faults.as_mut().is_some_and(|faults| faults.rejects()) => {
-                let rej = rejection(req, RejectReason::CONSUMER, &[]);
-                self.common.response(arrival, Message::Rej(rej));
-                Ok(())
+                rejection(req, RejectReason::CONSUMER, &[])
             }
-            Ok(listener) => self.admit(req, listener, arrival),
-            Err(rej) => {
-                self.common.response(arrival, Message::Rej(rej));
-                Ok(())
-            }
-        }
+            Ok(listener) => return self.admit(req, listener, arrival),
+            Err(rej) => rej,
+        };
+        self.common.response(arrival, Message::Rej(rej));
+        Ok(())
     }
 
     fn on_repeated_req(
@@ -63,13 +59,13 @@ impl Connections {
     ) -> Result<(), DropReason> {
         let conn = self.conns.get(&id).ok_or(DropReason::CmUnknownConnection)?;
         arrival.check_peer(&conn.path)?;
-        match &conn.state {
-            ConnState::ReqRcvd(_) => self.send_mra(id, About::Req),
+        match (conn.state, &conn.resend) {
+            (CmState::ReqRcvd, _) => self.send_mra(id, About::Req),
             // the REP was lost or crossed the REQ
-            ConnState::RepSent(accepted) | ConnState::MraRepRcvd(accepted) => {
-                self.common.enqueue(conn.path, accepted.resend.mad.clone(), MadReason::Repeated);
+            (CmState::RepSent | CmState::MraRepRcvd, Some(resend)) => {
+                self.common.enqueue(conn.path, resend.mad.clone(), MadReason::Repeated);
             }
-            ConnState::TimeWait(_) => {
+            (CmState::TimeWait, _) => {
                 let rej = rejection(req, RejectReason::STALE_CONNECTION, &[]);
                 self.common.response(arrival, Message::Rej(rej));
             }
@@ -92,27 +88,22 @@ impl Connections {
             traffic_class: req.primary.traffic_class,
             ..AddressVector::new(peer.into(), arrival.sgid_index)
         };
-        let received = Received {
-            remote,
-            listener,
-            terms: Box::new(Terms {
-                req: *req,
-                av,
-                ack_timeout: req.primary.ack_timeout,
-                min_rnr_timer: 0,
-            }),
-            rep: Box::default(),
+        let terms = Terms {
+            req: *req,
+            rep: Rep::default(),
+            av,
+            ack_timeout: req.primary.ack_timeout,
+            min_rnr_timer: 0,
+            managed: false,
+            fits_ack_delay: false,
         };
         let conn = Connection {
-            state: ConnState::ReqRcvd(received),
-            path: arrival.path,
-            local_qpn: Qpn::default(),
-            transaction: arrival.transaction,
+            remote: Some(remote),
+            terms: Some(Box::new(terms)),
+            listener: Some(listener),
             credit: Credit::new(self.common.config.unproven_messages),
-            abandoned: false,
-            probe: None,
-            setup: None,
             time_wait: timeout(req.primary.ack_timeout),
+            ..Connection::new(CmState::ReqRcvd, arrival.path, arrival.transaction)
         };
         self.conns.insert(id, conn);
         self.index(id, peer, &remote);
@@ -125,18 +116,17 @@ impl Connections {
     pub(crate) fn prepare(&mut self, id: ConnId, accept: &Accept<'_>) -> Result<(), ConnError> {
         self.check(id, Trigger::Accept)?;
         let conn = get_mut(&mut self.conns, id)?;
-        let ConnState::ReqRcvd(Received { remote, terms, rep, .. }) = &mut conn.state else {
-            return Err(ConnError::State(conn.state.name()));
-        };
+        let remote_id = conn.remote_id();
+        let Some(terms) = &mut conn.terms else { return Err(ConnError::State(conn.state)) };
         let private_data = private_data(accept.private_data)?;
         check_limits(&[
             (ConnAttribute::RnrRetry, accept.end.rnr_retry, 7),
             (ConnAttribute::MinRnrTimer, accept.end.min_rnr_timer, 31),
         ])?;
         terms.min_rnr_timer = accept.end.min_rnr_timer;
-        **rep = Rep {
+        terms.rep = Rep {
             local_id: id.0,
-            remote_id: remote.id,
+            remote_id,
             local_qpn: accept.end.qpn,
             starting_psn: accept.end.starting_psn,
             responder_resources: accept.end.responder_resources,
@@ -156,25 +146,23 @@ impl Connections {
     /// Sends the [prepared](Self::prepare) REP.
     pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
-        let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
-        self.common.listeners.leave_backlog(*listener);
-        let mad = conn.mad(Message::Rep(rep.clone()));
+        let (CmState::ReqRcvd, Some(terms)) = (conn.state, &mut conn.terms) else { return };
+        terms.managed = managed;
+        let rep = Box::new(terms.rep);
+        if let Some(listener) = conn.listener.take() {
+            self.common.listeners.leave_backlog(listener);
+        }
+        let mad = conn.mad(Message::Rep(rep));
         let may_send = conn.credit.take();
         let resend = self.common.send_until_response(now, id.0, conn.path, mad, may_send);
-        conn.advance(Trigger::Accept, |state| match state {
-            ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
-                ConnState::RepSent(Accepted { remote, terms, rep, managed, resend })
-            }
-            other => other,
-        });
+        conn.advance(Trigger::Accept, CmState::RepSent);
+        conn.resend = Some(resend);
         self.common.record_changed(id.0);
     }
 
     pub(super) fn on_rtu(&mut self, rtu: &Rtu, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let conn = find(&mut self.conns, rtu.remote_id, rtu.local_id, arrival)?;
-        if !conn.state.name().expects(Trigger::Rtu) {
-            return Err(DropReason::CmWrongState);
-        }
+        conn.check(Trigger::Rtu)?;
         self.confirm(Trigger::Rtu, rtu.remote_id, Some(Box::new(rtu.private_data)));
         Ok(())
     }
@@ -185,14 +173,10 @@ impl Connections {
     /// [`ConnError::State`], [`ConnError::Unknown`].
     pub fn notify(&mut self, id: ConnId) -> Result<(), ConnError> {
         self.check(id, Trigger::Notify)?;
-        match get_mut(&mut self.conns, id)?.state {
-            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) => {
-                self.confirm(Trigger::Notify, id.0, None);
-                Ok(())
-            }
-            ConnState::Established(_) => Ok(()),
-            ref state => Err(ConnError::State(state.name())),
+        if self.state(id) != Some(CmState::Established) {
+            self.confirm(Trigger::Notify, id.0, None);
         }
+        Ok(())
     }
 
     pub(super) fn confirm(
@@ -202,15 +186,10 @@ impl Connections {
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let remote = conn.state.remote().copied().unwrap_or_default();
-        if matches!(
-            conn.state,
-            ConnState::RepSent(Accepted { managed: false, .. })
-                | ConnState::MraRepRcvd(Accepted { managed: false, .. })
-        ) {
+        if conn.terms.as_ref().is_some_and(|terms| !terms.managed) {
             conn.setup = conn.qp_setup().map(Box::new);
         }
-        conn.advance(on, |_| ConnState::Established(remote));
+        conn.advance(on, CmState::Established);
         conn.credit = Credit::PROVEN;
         self.common.deadlines.clear(id);
         self.emit(id, |conn| ConnEvent::Established { conn, rep: None, private_data });

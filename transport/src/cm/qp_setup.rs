@@ -35,17 +35,23 @@ pub struct QpSetup {
     pub min_rnr_timer: u8,
 }
 
-/// A REQ, and local attributes.
+/// REQ and REP, and local attributes.
 pub(super) struct Terms {
     pub(super) req: Req,
+    /// Zero until received or prepared.
+    pub(super) rep: Rep,
     pub(super) av: AddressVector,
     pub(super) ack_timeout: u8,
     pub(super) min_rnr_timer: u8,
+    /// The adapter moves the queue pair.
+    pub(super) managed: bool,
+    pub(super) fits_ack_delay: bool,
 }
 
 impl QpSetup {
     /// One side serves the READs that the other has outstanding.
-    pub(super) fn active(qpn: Qpn, terms: &Terms, rep: &Rep) -> Self {
+    pub(super) fn active(qpn: Qpn, terms: &Terms) -> Self {
+        let rep = &terms.rep;
         Self {
             dest_qpn: rep.local_qpn,
             rq_psn: terms.req.starting_psn,
@@ -53,12 +59,12 @@ impl QpSetup {
             max_dest_rd_atomic: rep.initiator_depth,
             max_rd_atomic: rep.responder_resources,
             rnr_retry: rep.rnr_retry,
-            ..Self::passive(qpn, terms, rep)
+            ..Self::passive(qpn, terms)
         }
     }
 
-    pub(super) fn passive(qpn: Qpn, terms: &Terms, rep: &Rep) -> Self {
-        let &Terms { ref req, av, ack_timeout, min_rnr_timer } = terms;
+    pub(super) fn passive(qpn: Qpn, terms: &Terms) -> Self {
+        let &Terms { ref req, ref rep, av, ack_timeout, min_rnr_timer, .. } = terms;
         Self {
             qpn,
             dest_qpn: req.local_qpn,

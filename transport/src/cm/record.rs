@@ -2,19 +2,18 @@
 //!
 //! Responses arrive here: no other adapter has their communication IDs.
 
-use core::{net::IpAddr, time::Duration};
+use core::net::IpAddr;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
 
 use super::{
+    arrival::CmPath,
     command::ConnId,
-    connection::{ConnState, Connection, Remote},
+    connection::{Connection, Remote},
     connections::Connections,
-    credit::Credit,
     error::ConnError,
     message::{CmMad, Dreq, Message, PrivateData},
-    path::CmPath,
     state::CmState,
 };
 use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
@@ -42,9 +41,9 @@ impl Connections {
     /// Record of a connection that the peer considers established: from REP to DREQ.
     #[must_use]
     pub fn record(&self, id: ConnId) -> Option<ConnRecord> {
-        let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;
-        let remote = state.remote()?;
-        match state.name() {
+        let Connection { state, path, local_qpn, remote, .. } = self.conns.get(&id.0)?;
+        let remote = remote.as_ref()?;
+        match state {
             CmState::RepRcvd | CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {}
             _ => return None,
         }
@@ -80,18 +79,12 @@ impl Connections {
         let private_data = PrivateData::default();
         let dreq = Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private_data });
         let mad = CmMad::new(transaction, dreq);
-        let resend = self.common.send_until_response(now, local_id, path, mad, true);
-        let remote = Remote { id: remote_id, guid: 0, qpn: remote_qpn };
         let conn = Connection {
-            state: ConnState::DreqSent(remote, resend),
-            path,
             local_qpn,
-            transaction,
-            credit: Credit::PROVEN,
+            remote: Some(Remote { id: remote_id, guid: 0, qpn: remote_qpn }),
+            resend: Some(self.common.send_until_response(now, local_id, path, mad, true)),
             abandoned: true,
-            probe: None,
-            setup: None,
-            time_wait: Duration::ZERO,
+            ..Connection::new(CmState::DreqSent, path, transaction)
         };
         self.conns.insert(local_id, conn);
         Ok(ConnId(local_id))

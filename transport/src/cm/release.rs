@@ -4,12 +4,11 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connection::ConnState,
     connections::{Connections, find, find_own, get_mut},
     error::{ConnError, private_data},
     event::ConnEvent,
-    message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason},
-    reason::MadReason,
+    message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason, SidrRep},
+    resend::MadReason,
     state::{CmState, Trigger},
 };
 use crate::{event::DropReason, time::Instant};
@@ -24,11 +23,7 @@ impl Connections {
     ) -> Result<(), ConnError> {
         self.check(id, Trigger::Reject)?;
         let conn = get_mut(&mut self.conns, id)?;
-        let about = match conn.state {
-            ConnState::ReqRcvd(_) => About::Req,
-            ConnState::RepRcvd(_) => About::Rep,
-            ref state => return Err(ConnError::State(state.name())),
-        };
+        let about = if conn.state == CmState::ReqRcvd { About::Req } else { About::Rep };
         let private_data = private_data(bytes)?;
         let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
         let rej = Message::Rej(Box::new(rej));
@@ -46,23 +41,19 @@ impl Connections {
         let id = self.rejected(rej, arrival)?;
         let conn = find_own(&mut self.conns, id, arrival)?;
         // before the REP the peer's ID is unknown; a REJ of a REQ may lack it
-        if conn.state.remote().is_some_and(|remote| remote.id != rej.local_id) {
+        if conn.remote.is_some_and(|remote| remote.id != rej.local_id) {
             return Err(DropReason::CmUnknownConnection);
         }
-        if !conn.state.name().expects(Trigger::Rej) {
-            return Err(DropReason::CmWrongState);
-        }
-        if let ConnState::ReqSent(requested) = &mut conn.state
+        conn.check(Trigger::Rej)?;
+        if let (CmState::ReqSent, Some(resend)) = (conn.state, &mut conn.resend)
             && rej.reason == RejectReason::INVALID_SERVICE_ID
-            && self.common.retry_later(arrival.now, id, &mut requested.resend)
+            && self.common.retry_later(arrival.now, id, resend)
         {
             return Ok(());
         }
         // after a REP, either queue pair may have sent
-        let has_replied = !matches!(
-            conn.state,
-            ConnState::ReqSent(_) | ConnState::MraReqRcvd(_) | ConnState::ReqRcvd(_)
-        );
+        let has_replied =
+            !matches!(conn.state, CmState::ReqSent | CmState::MraReqRcvd | CmState::ReqRcvd);
         self.emit(id, |conn| ConnEvent::Rejected { conn, rej: Box::new(*rej) });
         if has_replied {
             self.enter_time_wait(Trigger::Rej, arrival.now, id);
@@ -74,7 +65,7 @@ impl Connections {
 
     /// Falls back to the GUID if the peer lacks this communication ID.
     fn rejected(&self, rej: &Rej, arrival: &Arrival<'_>) -> Result<u32, DropReason> {
-        if self.conns.contains_key(&rej.remote_id) {
+        if self.conns.get(&rej.remote_id).is_some_and(|conn| !conn.is_resolution()) {
             return Ok(rej.remote_id);
         }
         let by_guid = |guid| self.by_remote_id.get(&(arrival.path.peer(), guid, rej.local_id));
@@ -90,10 +81,10 @@ impl Connections {
     ) -> Result<(), ConnError> {
         self.check(id, Trigger::Disconnect)?;
         let conn = get_mut(&mut self.conns, id)?;
+        let remote = conn.remote.unwrap_or_default();
         match conn.state {
-            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
+            CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
                 let private_data = private_data(bytes)?;
-                let remote = conn.state.remote().copied().unwrap_or_default();
                 let mad = conn.mad(Message::Dreq(Dreq {
                     local_id: id.0,
                     remote_id: remote.id,
@@ -102,18 +93,18 @@ impl Connections {
                 }));
                 let may_send = conn.credit.take_last();
                 let resend = self.common.send_until_response(now, id.0, conn.path, mad, may_send);
-                conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
+                conn.advance(Trigger::Disconnect, CmState::DreqSent);
+                conn.resend = Some(resend);
                 self.common.record_changed(id.0);
             }
-            ConnState::DreqRcvd(remote) => {
+            CmState::DreqRcvd => {
                 let private_data = private_data(bytes)?;
                 let drep = Drep { local_id: id.0, remote_id: remote.id, private_data };
                 let drep = Message::Drep(drep);
                 self.common.send(MadReason::First, conn.path, conn.transaction, drep);
                 self.enter_time_wait(Trigger::Disconnect, now, id.0);
             }
-            ConnState::DreqSent(..) | ConnState::TimeWait(_) => {}
-            ref state => return Err(ConnError::State(state.name())),
+            _ => {} // already disconnected
         }
         Ok(())
     }
@@ -133,11 +124,11 @@ impl Connections {
             return Err(DropReason::CmUnknownConnection);
         }
         match conn.state {
-            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
+            CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
                 conn.transaction = arrival.transaction;
             }
             // both sent a DREQ
-            ConnState::DreqSent(..) | ConnState::TimeWait(_) => {
+            CmState::DreqSent | CmState::TimeWait => {
                 respond_to_dreq(&mut self.common, dreq, arrival);
             }
             _ => return Err(DropReason::CmWrongState),
@@ -151,9 +142,8 @@ impl Connections {
         let ConnId(number) = id;
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         match conn.state {
-            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
-                let remote = conn.state.remote().copied().unwrap_or_default();
-                conn.advance(Trigger::Dreq, |_| ConnState::DreqRcvd(remote));
+            CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
+                conn.advance(Trigger::Dreq, CmState::DreqRcvd);
                 let abandoned = conn.abandoned;
                 self.common.deadlines.clear(number);
                 self.common.record_changed(number);
@@ -162,7 +152,7 @@ impl Connections {
                     let _ = self.disconnect(now, id, &[]);
                 }
             }
-            ConnState::DreqSent(..) => {
+            CmState::DreqSent => {
                 self.emit(number, |conn| ConnEvent::Disconnected { conn });
                 self.enter_time_wait(Trigger::Dreq, now, number);
             }
@@ -174,12 +164,10 @@ impl Connections {
         let conn = find(&mut self.conns, drep.remote_id, drep.local_id, arrival)?;
         let is_asked = conn.probe.is_some_and(|probe| probe.transaction == arrival.transaction);
         let on = match conn.state {
-            ConnState::Established(_) if is_asked => Trigger::Disowned,
+            CmState::Established if is_asked => Trigger::Disowned,
             _ => Trigger::Drep,
         };
-        if !conn.state.name().expects(on) {
-            return Err(DropReason::CmWrongState);
-        }
+        conn.check(on)?;
         self.emit(drep.remote_id, |conn| ConnEvent::Disconnected { conn });
         self.enter_time_wait(on, arrival.now, drep.remote_id);
         Ok(())
@@ -188,16 +176,20 @@ impl Connections {
     /// Ends a connection or resolution without events (`rdma_destroy_id`); a waiting peer gets a
     /// response.
     pub fn destroy(&mut self, now: Instant, id: ConnId) {
-        self.sidr.destroy(&mut self.common, id);
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         conn.abandoned = true;
         // cannot fail: allowed states, no private data
-        let _ = match conn.state.name() {
+        let _ = match conn.state {
             CmState::ReqRcvd | CmState::RepRcvd => {
                 self.reject(now, id, RejectReason::CONSUMER, &[])
             }
             CmState::ReqSent | CmState::MraReqRcvd => {
                 self.give_up(id.0);
+                self.remove(Trigger::Destroy, id.0);
+                Ok(())
+            }
+            CmState::SidrReqRcvd => self.sidr_respond(id, Err(SidrRep::REJECTED), &[]),
+            CmState::SidrReqSent => {
                 self.remove(Trigger::Destroy, id.0);
                 Ok(())
             }

@@ -1,8 +1,8 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::{message::CmMad, reason::MadReason};
-use crate::time::Instant;
+use super::message::CmMad;
+use crate::{named::named, time::Instant};
 
 /// Delay for a REQ that found no listener.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(10);
@@ -46,5 +46,25 @@ impl Resend {
         self.left += 1; // a refusal is a response
         self.refused = true;
         true
+    }
+}
+
+named! {
+    /// Reason for sending a CM message.
+    MadReason {
+        /// First transmission.
+        First "first transmission";
+        /// No response in time.
+        Unanswered "retransmitted: no response in time";
+        /// No listener at the last transmission.
+        NoListener "retransmitted: nobody listened";
+        /// The peer retransmitted: the response may be lost.
+        Repeated "retransmitted: the peer retransmitted, too";
+        /// Response to an unacceptable message.
+        Response "a response without a connection";
+        /// Response no longer awaited.
+        GivenUp "its response is no longer awaited";
+        /// Probe of a stale connection.
+        Stale "asks whether the peer still has this connection";
     }
 }

@@ -1,61 +1,27 @@
 //! Service ID resolution (12.11).
 
-use alloc::{boxed::Box, collections::BTreeMap};
-use core::net::IpAddr;
+use alloc::boxed::Box;
 
-use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
 
 use super::{
-    arrival::Arrival,
-    command::{ConnId, ListenerId},
-    common::Common,
+    arrival::{Arrival, CmPath},
+    command::ConnId,
+    connection::Connection,
+    connections::{Connections, get_mut},
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{CmMad, Message, SidrRep, SidrReq},
-    path::CmPath,
-    reason::MadReason,
-    resend::Resend,
+    resend::MadReason,
     service::ServiceId,
-    state::{CmState, Trigger, is_edge},
+    state::{CmState, Trigger},
 };
-use crate::{addr::QKey, event::DropReason, hash::IdHasher, ids::Qpn, time::Instant};
+use crate::{addr::QKey, event::DropReason, ids::Qpn, time::Instant};
 
-#[derive(Default)]
-pub(super) struct Sidr {
-    resolutions: HashMap<u32, Resolution, IdHasher>,
-    /// By address and request ID.
-    by_remote_id: BTreeMap<(IpAddr, u32), u32>,
-}
-
-struct Resolution {
-    state: SidrState,
-    path: CmPath,
-}
-
-enum SidrState {
-    ReqSent(Resend),
-    ReqRcvd { request_id: u32, service_id: ServiceId, transaction: u64, listener: ListenerId },
-}
-
-impl SidrState {
-    const fn name(&self) -> CmState {
-        match self {
-            Self::ReqSent(_) => CmState::SidrReqSent,
-            Self::ReqRcvd { .. } => CmState::SidrReqRcvd,
-        }
-    }
-}
-
-impl Sidr {
-    pub(super) fn state(&self, id: ConnId) -> Option<CmState> {
-        self.resolutions.get(&id.0).map(|resolution| resolution.state.name())
-    }
-
-    pub(super) fn request(
+impl Connections {
+    pub(crate) fn sidr_request(
         &mut self,
-        common: &mut Common,
         now: Instant,
         service_id: ServiceId,
         bytes: &[u8],
@@ -63,25 +29,27 @@ impl Sidr {
         rng: &mut ChaCha12Rng,
     ) -> Result<ConnId, ConnError> {
         let private_data = private_data(bytes)?;
-        let request_id = common.take_id(rng)?;
+        let request_id = self.common.take_id(rng)?;
         let req = SidrReq { request_id, pkey: path.pkey, service_id, private_data };
-        let mad = CmMad::new(rng.next_u64(), Message::SidrReq(req));
-        let resend = common.send_until_response(now, request_id, path, mad, true);
-        let state = SidrState::ReqSent(resend);
-        self.resolutions.insert(request_id, Resolution { state, path });
+        let transaction = rng.next_u64();
+        let mad = CmMad::new(transaction, Message::SidrReq(req));
+        let resend = Some(self.common.send_until_response(now, request_id, path, mad, true));
+        let conn =
+            Connection { resend, ..Connection::new(CmState::SidrReqSent, path, transaction) };
+        self.conns.insert(request_id, conn);
         Ok(ConnId(request_id))
     }
 
-    pub(super) fn respond(
+    pub(crate) fn sidr_respond(
         &mut self,
-        common: &mut Common,
         id: ConnId,
         receiver: Result<(Qpn, QKey), u8>,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        let Resolution { state, path } = self.resolutions.get(&id.0).ok_or(ConnError::Unknown)?;
-        let &SidrState::ReqRcvd { request_id, service_id, transaction, .. } = state else {
-            return Err(ConnError::State(state.name()));
+        self.check(id, Trigger::SidrRespond)?;
+        let conn = get_mut(&mut self.conns, id)?;
+        let Some((request_id, service_id)) = conn.request else {
+            return Err(ConnError::State(conn.state));
         };
         let private_data = private_data(bytes)?;
         let (status, qpn, qkey) = match receiver {
@@ -97,87 +65,56 @@ impl Sidr {
             private_data,
             ..SidrRep::default()
         };
-        common.send(MadReason::First, *path, transaction, Message::SidrRep(rep));
-        self.remove(common, Trigger::SidrRespond, id.0);
+        self.common.send(MadReason::First, conn.path, conn.transaction, Message::SidrRep(rep));
+        self.remove(Trigger::SidrRespond, id.0);
         Ok(())
     }
 
-    pub(super) fn destroy(&mut self, common: &mut Common, id: ConnId) {
-        match self.state(id) {
-            Some(CmState::SidrReqRcvd) => {
-                let _ = self.respond(common, id, Err(SidrRep::REJECTED), &[]); // allowed here
-            }
-            Some(_) => self.remove(common, Trigger::Destroy, id.0),
-            None => {}
-        }
-    }
-
-    pub(super) fn on_req(
+    pub(super) fn on_sidr_req(
         &mut self,
-        common: &mut Common,
         req: &SidrReq,
         arrival: &mut Arrival<'_>,
     ) -> Result<(), DropReason> {
         let &SidrReq { request_id, service_id, .. } = req;
-        let Some(listener) = common.listeners.find(service_id, arrival.path.own()) else {
+        let (remote, local) = (arrival.path.peer(), arrival.path.own());
+        let Some(listener) = self.common.listeners.find(service_id, local) else {
             let status = SidrRep::NO_SERVICE;
             let rep = SidrRep { request_id, status, service_id, ..SidrRep::default() };
-            common.response(arrival, Message::SidrRep(rep));
+            self.common.response(arrival, Message::SidrRep(rep));
             return Ok(());
         };
         // retransmitted
-        let key = (arrival.path.peer(), request_id);
-        if self.by_remote_id.contains_key(&key) {
+        if self.resolutions.contains(&(remote, request_id)) {
             return Err(DropReason::CmWrongState);
         }
-        let id = common.admit(listener, arrival)?;
-        let transaction = arrival.transaction;
-        let state = SidrState::ReqRcvd { request_id, service_id, transaction, listener };
-        self.resolutions.insert(id, Resolution { state, path: arrival.path });
-        self.by_remote_id.insert(key, id);
-        let (remote, local, req) = (arrival.path.peer(), arrival.path.own(), Box::new(*req));
-        common.emit(id, |conn| ConnEvent::SidrRequest { listener, conn, req, remote, local });
+        let id = self.common.admit(listener, arrival)?;
+        let conn = Connection {
+            listener: Some(listener),
+            request: Some((request_id, service_id)),
+            ..Connection::new(CmState::SidrReqRcvd, arrival.path, arrival.transaction)
+        };
+        self.conns.insert(id, conn);
+        self.resolutions.insert((remote, request_id));
+        let req = Box::new(*req);
+        self.common.emit(id, |conn| ConnEvent::SidrRequest { listener, conn, req, remote, local });
         Ok(())
     }
 
-    pub(super) fn on_rep(
+    pub(super) fn on_sidr_rep(
         &mut self,
-        common: &mut Common,
         rep: &SidrRep,
         arrival: &Arrival<'_>,
     ) -> Result<(), DropReason> {
         let id = rep.request_id;
-        let resolution = self.resolutions.get_mut(&id).ok_or(DropReason::CmUnknownConnection)?;
-        arrival.check_peer(&resolution.path)?;
-        let SidrState::ReqSent(resend) = &mut resolution.state else {
-            return Err(DropReason::CmWrongState);
-        };
-        if rep.status == SidrRep::NO_SERVICE && common.retry_later(arrival.now, id, resend) {
+        let conn = self.conns.get_mut(&id).filter(|conn| conn.is_resolution());
+        let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
+        arrival.check_peer(&conn.path)?;
+        let Some(resend) = &mut conn.resend else { return Err(DropReason::CmWrongState) };
+        if rep.status == SidrRep::NO_SERVICE && self.common.retry_later(arrival.now, id, resend) {
             return Ok(());
         }
-        common.emit(id, |conn| ConnEvent::SidrReply { conn, rep: Box::new(*rep) });
-        self.remove(common, Trigger::SidrRep, id);
+        self.common.emit(id, |conn| ConnEvent::SidrReply { conn, rep: Box::new(*rep) });
+        self.remove(Trigger::SidrRep, id);
         Ok(())
-    }
-
-    pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
-        let Some(Resolution { state, path }) = self.resolutions.get_mut(&id) else { return };
-        if let SidrState::ReqSent(resend) = state
-            && common.resend(now, id, *path, resend, || true)
-        {
-            return;
-        }
-        common.emit(id, |conn| ConnEvent::Unreachable { conn });
-        self.remove(common, Trigger::Timeout, id);
-    }
-
-    fn remove(&mut self, common: &mut Common, on: Trigger, id: u32) {
-        common.release_id(id);
-        let Some(Resolution { state, path }) = self.resolutions.remove(&id) else { return };
-        debug_assert!(is_edge(Some(state.name()), on, None), "{:?} / {on:?} > gone", state.name());
-        if let SidrState::ReqRcvd { request_id, listener, .. } = state {
-            common.listeners.leave_backlog(listener);
-            self.by_remote_id.remove(&(path.peer(), request_id));
-        }
     }
 }

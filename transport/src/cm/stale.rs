@@ -7,11 +7,11 @@
 
 use super::{
     arrival::Arrival,
-    connection::ConnState,
+    connection::Probe,
     connections::Connections,
     message::{Dreq, Message, PrivateData},
-    probe::Probe,
-    reason::MadReason,
+    resend::MadReason,
+    state::CmState,
 };
 use crate::ids::Qpn;
 
@@ -22,12 +22,14 @@ impl Connections {
     /// Probes an established connection; other states have a deadline.
     pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let ConnState::Established(remote) = conn.state else { return };
+        if conn.state != CmState::Established {
+            return;
+        }
         let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
         conn.probe = Some(probe);
         let dreq = Dreq {
             local_id: id,
-            remote_id: remote.id,
+            remote_id: conn.remote_id(),
             remote_qpn: NO_CONNECTIONS,
             private_data: PrivateData::default(),
         };

@@ -22,9 +22,7 @@ impl DropReason {
                 | Self::TooLong
         )
     }
-}
 
-impl DropReason {
     /// Unlike a loss or a closed connection, an obstacle blocks every response.
     pub(super) fn is_obstacle(self) -> bool {
         let advice = self.explain().advice;

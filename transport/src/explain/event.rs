@@ -1,25 +1,18 @@
-use crate::event::Event;
+use crate::event::{Event, Refusal};
 
 impl Event {
     /// True for a failure.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::QpFatal(_)
-            | Self::QpRequestError(..)
-            | Self::QpAccessError(..)
-            | Self::CqError(_)
-            | Self::PortError
-            | Self::DeviceFatal => true,
-            Self::Completion(_)
-            | Self::CommunicationEstablished(_)
-            | Self::SendQueueDrained(_)
-            | Self::SrqLimitReached(_)
-            | Self::LastWqeReached(_)
-            | Self::PKeyChange
-            | Self::PortActive
-            | Self::GidChange => false,
-        }
+                | Self::QpRequestError(..)
+                | Self::QpAccessError(..)
+                | Self::CqError(_)
+                | Self::PortError
+                | Self::DeviceFatal
+        )
     }
 }
 
@@ -52,5 +45,41 @@ reasons! {
     }
     like {
         Self::QpRequestError(_, refusal) | Self::QpAccessError(_, refusal) => refusal;
+    }
+}
+
+reasons! {
+    Refusal {
+        Self::MissingPacket => "missing_packet"
+            "the network drops packets, or rq_psn here is not the peer's sq_psn; the peer \
+             retransmits them";
+        Self::PendingRead => "pending_read" "no action: the peer repeats the request";
+        Self::NoReceiveRequest => "no_receive_request"
+            "post receives before the peer sends (ibv_post_recv from INIT on), as many as it may \
+             send before the program reposts; rnr_retry 7 at the sender retries without limit";
+        Self::OpcodeOrder => "opcode_order"
+            "the peer's packets do not form a message: rq_psn here must equal the peer's sq_psn";
+        Self::Length => "packet_length" "path_mtu must be the same at both ends";
+        Self::BufferTooSmall { .. } => "buffer_too_small"
+            "post receive buffers as long as the longest message; the first posted takes the \
+             first message, whatever its length";
+        Self::NotEnabled => "not_enabled"
+            "set qp_access_flags of ibv_modify_qp to INIT: IBV_ACCESS_REMOTE_WRITE, _READ, \
+             _ATOMIC for operations of the peer, in addition to the region's access";
+        Self::TooManyReads => "too_many_reads"
+            "the peer's max_rd_atomic must not exceed max_dest_rd_atomic here";
+        Self::Misaligned => "misaligned_atomic" "set an atomic's remote_addr to a multiple of 8";
+        Self::FlushKind => "flush_kind" "set type and level of ibv_wr_flush as in ibv_wr_flush(3)";
+        Self::UnknownXrcSrq => "unknown_xrc_srq"
+            "set remote_srqn to the receiver's number of ibv_get_srq_num";
+        Self::ForeignXrcSrq => "foreign_xrc_srq"
+            "make the SRQ and IBV_QPT_XRC_RECV with one XRC domain";
+        Self::FailedXrcSrq => "failed_xrc_srq"
+            "the completion queue of the XRC SRQ was too small: make a larger one";
+    }
+    of {
+        Self::Access(error) => error;
+        Self::LocalBuffer(error) => error;
+        Self::Invalidate(error) => error;
     }
 }

@@ -35,7 +35,6 @@ mod event;
 mod finding;
 mod history;
 mod memory;
-mod refusal;
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;

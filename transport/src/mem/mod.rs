@@ -4,20 +4,18 @@
 //! time: [`Memory`] gives no reference to them.
 
 mod bind;
-mod heap;
 mod region;
 mod table;
 mod window;
 mod words;
 
 pub use crate::ids::{LKey, PdId, RKey, WindowId};
-pub use heap::HeapMemory;
 pub(crate) use region::User;
 pub use region::{Access, AccessError, Region};
 pub(crate) use table::RegionTable;
 pub use table::{MrAttr, RegisterError, Reregister};
 pub use window::{WindowBind, WindowError, WindowType};
-pub use words::{read_words, write_words};
+pub use words::{HeapMemory, read_words, write_words};
 
 use core::{
     fmt,

@@ -1,13 +1,17 @@
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 
-use super::state::QpType;
+use super::{
+    error::ModifyError,
+    state::{QpType, State},
+    update::{Attribute, PathMigration, QpUpdate},
+};
 use crate::{
     addr::{AddressVector, Mtu, QKey},
     defaults::defaults,
     ids::{PdId, Qpn, SrqId},
     mem::Access,
     psn::Psn,
-    work::CompletionQueue,
+    work::{CompletionQueue, SendOp},
 };
 
 /// Longest message, as on ConnectX: at most half the PSN space at any MTU.
@@ -185,4 +189,135 @@ impl Rts {
             QpType::RawPacket => Self::RawPacket,
         }
     }
+}
+
+/// Attributes as given: requester and responder lose derived values on failure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reliability {
+    pub(super) requester: RequesterAttr,
+    pub(super) responder: ResponderAttr,
+}
+
+impl Reliability {
+    pub(super) const NONE: Self = Self {
+        requester: RequesterAttr { timeout: 0, retry_cnt: 0, rnr_retry: 0, max_rd_atomic: 0 },
+        responder: ResponderAttr { max_dest_rd_atomic: 0, min_rnr_timer: 0 },
+    };
+
+    pub(super) fn updated(self, update: &QpUpdate) -> Self {
+        let Self { requester, responder } = self;
+        Self {
+            requester: RequesterAttr {
+                timeout: update.timeout.unwrap_or(requester.timeout),
+                retry_cnt: update.retry_cnt.unwrap_or(requester.retry_cnt),
+                rnr_retry: update.rnr_retry.unwrap_or(requester.rnr_retry),
+                max_rd_atomic: update.max_rd_atomic.unwrap_or(requester.max_rd_atomic),
+            },
+            responder: ResponderAttr {
+                max_dest_rd_atomic: update
+                    .max_dest_rd_atomic
+                    .unwrap_or(responder.max_dest_rd_atomic),
+                min_rnr_timer: update.min_rnr_timer.unwrap_or(responder.min_rnr_timer),
+            },
+        }
+    }
+
+    pub(super) fn check(&self, limits: RdAtomicLimits) -> Result<(), ModifyError> {
+        let Self { requester, responder } = self;
+        for (attribute, value, limit) in [
+            (Attribute::Timeout, requester.timeout, 31),
+            (Attribute::RetryCnt, requester.retry_cnt, 7),
+            (Attribute::RnrRetry, requester.rnr_retry, 7),
+            (Attribute::MaxRdAtomic, requester.max_rd_atomic, limits.requester),
+            (Attribute::MaxDestRdAtomic, responder.max_dest_rd_atomic, limits.responder),
+            (Attribute::MinRnrTimer, responder.min_rnr_timer, 31),
+        ] {
+            if value > limit {
+                return Err(ModifyError::Range { attribute, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Attributes and state of a queue pair (`ibv_query_qp`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct QpInfo {
+    /// Queue pair number.
+    pub qpn: Qpn,
+    /// Service.
+    pub qp_type: QpType,
+    /// State.
+    pub state: State,
+    /// SQD with an incomplete request.
+    pub sq_draining: bool,
+    /// P_Key index.
+    pub pkey_index: u16,
+    /// The peer's queue pair (connections from RTR).
+    pub dest_qpn: Qpn,
+    /// Path MTU (connections from RTR).
+    pub path_mtu: Mtu,
+    /// Next expected PSN (connections).
+    pub rq_psn: Psn,
+    /// PSN of the next new request.
+    pub sq_psn: Psn,
+    /// The peer's rights.
+    pub access: Access,
+    /// Queue key (UD).
+    pub qkey: QKey,
+    /// Address vector (connections from RTR).
+    pub av: Option<AddressVector>,
+    /// Requester attributes (RC and XRC from RTS).
+    pub requester: RequesterAttr,
+    /// Responder attributes (RC and XRC from RTR).
+    pub responder: ResponderAttr,
+    /// Always [`Migrated`](PathMigration::Migrated).
+    pub path_migration: PathMigration,
+    /// Sizes.
+    pub caps: QpCaps,
+    /// Limit of unacknowledged request bytes, plus 768 per packet (RC and XRC); not in C.
+    pub window: u64,
+    /// Rate limit in bits/s from CNPs (RC and XRC) or lost READ responses; not in C.
+    pub rate: Option<u64>,
+    /// Congestion counters; not in C.
+    pub congestion: CongestionCounters,
+}
+
+/// Signs of congestion since reset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub struct CongestionCounters {
+    /// Received ECN marks.
+    pub ecn_marked: u64,
+    /// CNPs sent; UD sends none.
+    pub cnp_sent: u64,
+    /// CNPs received.
+    pub cnp_received: u64,
+}
+
+/// A send queue's progress; not in C.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SendQueueInfo {
+    /// Oldest unacknowledged PSN (RC and XRC).
+    pub oldest_unacked: Psn,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Incomplete requests, oldest first.
+    pub requests: Vec<PostedSend>,
+}
+
+/// An incomplete send request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PostedSend {
+    /// Identifier.
+    pub wr_id: u64,
+    /// Operation.
+    pub op: SendOp,
+    /// Bytes.
+    pub length: u32,
+    /// First and last PSN, once started.
+    pub psns: Option<(Psn, Psn)>,
 }

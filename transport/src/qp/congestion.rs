@@ -6,8 +6,8 @@
 use core::{convert::Infallible, time::Duration};
 
 use super::{
+    attr::CongestionCounters,
     common::Common,
-    info::CongestionCounters,
     packet::{Built, OutgoingPacket},
 };
 use crate::{

@@ -13,7 +13,6 @@ mod decision;
 mod error;
 mod execute;
 mod flight;
-mod info;
 mod injected;
 mod middles;
 mod modify;
@@ -22,7 +21,6 @@ mod predict;
 mod probe;
 mod raw;
 mod read;
-mod reliability;
 mod replay;
 mod reply;
 mod requester;
@@ -37,15 +35,14 @@ mod xrc;
 
 pub(crate) use attr::RdAtomicLimits;
 pub use attr::{
-    Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, QpCaps, QpInit, Quirks, RequesterAttr,
-    ResponderAttr, Rtr, Rts,
+    CongestionCounters, Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, PostedSend, QpCaps, QpInfo,
+    QpInit, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, SendQueueInfo,
 };
 use common::NotReceived;
 pub(crate) use common::{Common, Completions, Env, Posting, Receiving, Reports, Resources};
 pub(crate) use decision::Decision;
 pub use decision::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause};
 pub use error::{CountError, ModifyError, PostError};
-pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
 pub(crate) use packet::Built;
 pub(crate) use read::Credits;
@@ -64,8 +61,8 @@ use crate::{
     wire::{NetHeader, Operation, Packet, Service},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
+use attr::Reliability;
 use congestion::Congestion;
-use reliability::Reliability;
 use requester::Requester;
 use responder::{Outcome, Responder};
 

@@ -2,13 +2,11 @@
 
 use super::{
     Qp,
-    attr::{Init, PeerAttr, Rtr, Rts},
+    attr::{Init, PeerAttr, PostedSend, QpInfo, Reliability, Rtr, Rts, SendQueueInfo},
     common::Env,
     congestion::Congestion,
     decision::Failure,
     error::ModifyError,
-    info::{PostedSend, QpInfo, SendQueueInfo},
-    reliability::Reliability,
     state::{EDGES, QpType, State, is_legal},
     update::{Attribute, PathMigration, QpUpdate, optional_attributes},
 };

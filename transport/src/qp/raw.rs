@@ -84,9 +84,8 @@ pub(super) fn receive(
         let written = wqe.check().and_then(|()| wqe.write(0, bytes, &mut place));
         written.map_err(WcError::protection)
     };
-    let has_failed = stored.is_err();
-    env.reports.counters.received_frames += u64::from(!has_failed);
+    env.reports.counters.received_frames += u64::from(stored.is_ok());
     let ok = WcOk { flow_tag, ..WcOk::new(WcOpcode::Recv, length) };
     common.complete_recv(wqe.id, stored.map(|()| ok), false, env);
-    if has_failed { Err(NotReceived::Failed) } else { Ok(()) }
+    stored.map_err(|_| NotReceived::Failed)
 }

@@ -32,15 +32,7 @@ pub struct AckTimer {
 impl AckTimer {
     /// The default.
     pub const USUAL: Self = Self { least: 8, percent: 100, backs_off: true };
-}
 
-impl Default for AckTimer {
-    fn default() -> Self {
-        Self::USUAL
-    }
-}
-
-impl AckTimer {
     /// Timeout and its largest multiple.
     fn of(&self, code: u8) -> (Option<Duration>, u32) {
         let longest = match self.backs_off {
@@ -50,6 +42,12 @@ impl AckTimer {
         };
         let code = if code == 0 { 0 } else { code.max(self.least) };
         (ack_timeout(code).map(|timeout| timeout * self.percent / 100), longest)
+    }
+}
+
+impl Default for AckTimer {
+    fn default() -> Self {
+        Self::USUAL
     }
 }
 

@@ -43,10 +43,7 @@ impl Responder {
                 self.abandon(common, env);
                 let reason = match refused {
                     Refused::NotReady => DropReason::NoReceiveRequest,
-                    Refused::Fatal(..)
-                    | Refused::Busy
-                    | Refused::BehindRead
-                    | Refused::Invalidate(_) => DropReason::RequestRefused,
+                    _ => DropReason::RequestRefused,
                 };
                 Outcome::Done(Disposition::Dropped(reason))
             }

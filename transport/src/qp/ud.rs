@@ -118,30 +118,21 @@ pub(super) fn receive(
     let stored = wqe
         .check()
         .and_then(|()| wqe.write(0, &grh(net, length), &mut place))
-        .and_then(|()| wqe.write(GRH_LEN as u64, packet.payload, &mut place));
-    let id = wqe.id;
-    match stored {
-        Ok(()) => {
-            let immediate = packet.headers.ext().immediate();
-            let (src_qp, pkey_index) = (Some(deth.source_qp), common.admission.pkey_index);
-            let grh = Some(match (net.frame.version(), net.dst) {
-                (RoceVersion::V1, _) => GrhArea::GlobalRoute,
-                (RoceVersion::V2, IpAddr::V4(_)) => GrhArea::Ipv4,
-                (RoceVersion::V2, IpAddr::V6(_)) => GrhArea::Ipv6,
-            });
-            let ok = WcOk {
-                immediate,
-                src_qp,
-                pkey_index,
-                grh,
-                ..WcOk::new(WcOpcode::Recv, total as u32)
-            };
-            common.complete_recv(id, Ok(ok), packet.headers.bth().solicited, env);
-            Ok(())
-        }
-        Err(error) => {
-            common.complete_recv(id, Err(WcError::protection(error)), false, env);
-            Err(NotReceived::Failed)
-        }
-    }
+        .and_then(|()| wqe.write(GRH_LEN as u64, packet.payload, &mut place))
+        .map_err(WcError::protection);
+    let grh = match (net.frame.version(), net.dst) {
+        (RoceVersion::V1, _) => GrhArea::GlobalRoute,
+        (RoceVersion::V2, IpAddr::V4(_)) => GrhArea::Ipv4,
+        (RoceVersion::V2, IpAddr::V6(_)) => GrhArea::Ipv6,
+    };
+    let ok = WcOk {
+        immediate: packet.headers.ext().immediate(),
+        src_qp: Some(deth.source_qp),
+        pkey_index: common.admission.pkey_index,
+        grh: Some(grh),
+        ..WcOk::new(WcOpcode::Recv, total as u32)
+    };
+    let solicited = stored.is_ok() && packet.headers.bth().solicited;
+    common.complete_recv(wqe.id, stored.map(|()| ok), solicited, env);
+    stored.map_err(|_| NotReceived::Failed)
 }

@@ -1,4 +1,4 @@
-use core::fmt;
+use derive_more::Display;
 
 use super::state::{QpType, State};
 use crate::{
@@ -9,20 +9,18 @@ use crate::{
 macro_rules! attributes {
     ($($(#[doc = $doc:literal])* $field:ident: $type:ty, $variant:ident $flag:literal;)*) => {
         /// Optional attribute (`ibv_qp_attr_mask`) of [`QpUpdate`]. The port number is fixed.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
         pub enum Attribute {
-            $(#[doc = concat!("`", stringify!($field), "`, `", $flag, "`.")] $variant,)*
+            $(
+                #[doc = concat!("`", stringify!($field), "`, `", $flag, "`.")]
+                #[display("{}", stringify!($field))]
+                $variant,
+            )*
         }
 
         impl Attribute {
             /// Every attribute.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-        }
-
-        impl fmt::Display for Attribute {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => stringify!($field),)* })
-            }
         }
 
         /// Optional changes of `ibv_modify_qp`, default `None`. Edges refuse attributes outside

@@ -7,7 +7,6 @@
 mod call;
 mod latest;
 mod packet;
-mod text;
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -32,10 +31,14 @@ use crate::{
     work::{WcError, WcOk},
 };
 
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
+
 /// Readers of a record.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
 pub struct Trace {
     /// Reader of every record.
+    #[debug("{}", sink.is_some())]
     pub sink: Option<Box<dyn Sink>>,
     /// Records per queue pair for [`Adapter::latest`](crate::adapter::Adapter::latest).
     pub latest: usize,
@@ -55,15 +58,6 @@ impl Trace {
     }
 }
 
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace")
-            .field("sink", &self.sink.is_some())
-            .field("latest", &self.latest)
-            .finish()
-    }
-}
-
 /// A reader of records.
 pub trait Sink: Send {
     /// Takes a record.
@@ -77,7 +71,8 @@ impl<F: FnMut(Record) + Send> Sink for F {
 }
 
 /// One event.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Display)]
+#[display("{}.{:09} qp {qpn} {what}", at.as_nanos() / NANOS, at.as_nanos() % NANOS)]
 pub struct Record {
     /// Time; of a call without a time, the last known.
     pub at: Instant,
@@ -179,4 +174,48 @@ pub enum Why {
     Queue(Reason),
     /// Of connection management.
     Cm(MadReason),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sent { packet, why } => write!(f, "sent {packet} ({why})"),
+            Self::Arrived { packet, disposition } => write!(f, "arrived {packet} ({disposition})"),
+            Self::Malformed { length, reason, .. } => {
+                write!(f, "arrived {length} bytes (dropped: {reason})")
+            }
+            Self::Call { call, result: Ok(()) } => write!(f, "{call}"),
+            Self::Call { call, result: Err(error) } => write!(f, "{call} failed: {error}"),
+            Self::Completed { wr_id, result: Ok(ok) } => {
+                write!(f, "request {wr_id} completed: {:?}", ok.opcode)?;
+                if ok.byte_len > 0 { write!(f, " of {} B", ok.byte_len) } else { Ok(()) }
+            }
+            Self::Completed { wr_id, result: Err(error) } => {
+                write!(f, "request {wr_id} completed in error: {error}")
+            }
+            Self::Acknowledged { before } => {
+                write!(f, "all PSNs before {} are acknowledged", before.get())
+            }
+            Self::Recovery { psn, loss, recovery } => {
+                write!(f, "psn {} ({loss}): {recovery}", psn.get())
+            }
+            Self::Timer(timer) => write!(f, "{timer}"),
+            Self::State { from, to, failure } => write!(f, "{from} to {to}: {failure}"),
+            Self::Window { from, to, cause } => write!(f, "window {from} to {to} B: {cause}"),
+            Self::Rate { from, to } => {
+                write!(f, "rate {} to {}", Rate(*from), Rate(*to))
+            }
+        }
+    }
+}
+
+struct Rate(Option<u64>);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bits) => write!(f, "{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000),
+            None => f.write_str("unlimited"),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    icrc::{NetHeader, icrc},
+    icrc::icrc,
+    net::NetHeader,
     opcode::{Opcode, Operation},
     packet::ICRC_LEN,
 };

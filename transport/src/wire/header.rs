@@ -24,9 +24,11 @@ encoding! {
     Deth 8;
     AtomicEth 28;
     AtomicAckEth 8;
+    InvalidateEth 4;
+    Feth 4;
 }
 
-newtype!(AtomicAckEth);
+newtype!(AtomicAckEth InvalidateEth);
 
 /// Base transport header (9.2), without version and pad count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -295,45 +297,13 @@ impl Immediate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InvalidateEth(pub RKey);
 
-impl InvalidateEth {
-    /// Wire length.
-    pub const LEN: usize = 4;
-
-    /// Parses the header.
-    #[must_use]
-    pub const fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self(RKey(u32::from_be_bytes(*b)))
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub const fn encode(self) -> [u8; Self::LEN] {
-        self.0.0.to_be_bytes()
-    }
-}
-
-/// Flush extended transport header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Feth {
-    /// 4 bits: 1 global, 2 persistent.
-    pub placement: u8,
-    /// 2 bits: 0 range, 1 whole region.
-    pub selectivity: u8,
-}
-
-impl Feth {
-    /// Wire length.
-    pub const LEN: usize = 4;
-
-    /// Parses the header.
-    #[must_use]
-    pub const fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self { placement: b[3] & 0x0F, selectivity: b[3] >> 4 & 3 }
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub const fn encode(&self) -> [u8; Self::LEN] {
-        [0, 0, 0, (self.selectivity & 3) << 4 | self.placement & 0x0F]
+layout! {
+    /// Flush extended transport header.
+    #[derive(Default)]
+    Feth {
+        /// 4 bits: 1 global, 2 persistent.
+        placement: u8 = Bits(0, 3, 0);
+        /// 2 bits: 0 range, 1 whole region.
+        selectivity: u8 = Bits(0, 5, 4);
     }
 }

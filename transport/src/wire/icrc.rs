@@ -4,115 +4,17 @@
 //! between received and computed ICRC reveals the identification. A packet passes if only the
 //! identification and "don't fragment" differ. Then 15 of 32 bits are checked, otherwise all.
 
-use core::{
-    fmt,
-    net::{IpAddr, Ipv4Addr},
-};
+use core::net::{IpAddr, Ipv4Addr};
 
 use crc32fast::Hasher;
 
-use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
-use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
-
-/// IPv4 identification and "don't fragment" bit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Ident {
-    /// Both are known.
-    Known {
-        /// Identification.
-        id: u16,
-        /// "Don't fragment" bit.
-        dont_fragment: bool,
-    },
-    /// Unknown; likely this identification with "don't fragment".
-    Likely(u16),
-}
-
-impl Ident {
-    /// For the next datagram in a run.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        match self {
-            Self::Known { id, dont_fragment } => {
-                Self::Known { id: id.wrapping_add(1), dont_fragment }
-            }
-            Self::Likely(id) => Self::Likely(id.wrapping_add(1)),
-        }
-    }
-}
-
-/// Network headers of a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct NetHeader {
-    /// Sender's address.
-    pub src: IpAddr,
-    /// Receiver's address.
-    pub dst: IpAddr,
-    /// UDP source port.
-    pub src_port: u16,
-    /// IPv4 TOS or IPv6 traffic class, with ECN bits.
-    pub traffic_class: u8,
-    /// IPv4 TTL or IPv6 hop limit.
-    pub hop_limit: u8,
-    /// IPv4 identification.
-    pub ident: Ident,
-    /// Fields of frames.
-    pub frame: FrameFields,
-}
-
-/// Fields for links that build frames; otherwise the kernel sets them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct FrameFields(u32);
-
-impl FrameFields {
-    const V1: u32 = 1 << 31;
-
-    /// The VLAN priority is the low 3 bits of the service level.
-    #[must_use]
-    pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
-        let version = match version {
-            RoceVersion::V1 => Self::V1,
-            RoceVersion::V2 => 0,
-        };
-        Self(version | (service_level as u32 & 0xF) << 20 | flow_label & 0xF_FFFF)
-    }
-
-    /// RoCE version.
-    #[must_use]
-    pub const fn version(self) -> RoceVersion {
-        if self.0 & Self::V1 == 0 { RoceVersion::V2 } else { RoceVersion::V1 }
-    }
-
-    /// Service level, 4 bits.
-    #[must_use]
-    pub const fn service_level(self) -> u8 {
-        (self.0 >> 20) as u8 & 0xF
-    }
-
-    /// Flow label, 20 bits.
-    #[must_use]
-    pub const fn flow_label(self) -> u32 {
-        self.0 & 0xF_FFFF
-    }
-}
-
-impl fmt::Debug for FrameFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameFields")
-            .field("version", &self.version())
-            .field("service_level", &self.service_level())
-            .field("flow_label", &self.flow_label())
-            .finish()
-    }
-}
-
-impl NetHeader {
-    /// True for "congestion experienced" (RFC 3168), which RoCE v1 lacks.
-    #[must_use]
-    pub const fn is_congested(&self) -> bool {
-        self.traffic_class & 3 == 3 && matches!(self.frame.version(), RoceVersion::V2)
-    }
-}
+use super::{
+    header::Bth,
+    net::{GRH_LEN, Ident, NEXT_HEADER_UDP, NetHeader, grh},
+    opcode::Operation,
+    packet::ICRC_LEN,
+};
+use crate::addr::{ROCE_UDP_PORT, RoceVersion};
 
 /// Kind of match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -158,19 +60,23 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     if let Some(flow) = IcrcFlow::of(net) {
         return flow.icrc_with(net.ident, bytes, again);
     }
-    let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
-    let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
-    if net.frame.version() == RoceVersion::V1 {
-        pseudo.global_route(net, udp_length);
-    } else {
-        pseudo.ipv6(net.src.into(), net.dst.into(), udp_length, NEXT_HEADER_UDP);
-        pseudo.put(&net.src_port.to_be_bytes());
-        pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
-        pseudo.put(&udp_length.to_be_bytes());
-        pseudo.put(&[0xFF; 2]);
+    let udp_payload = bytes.len() + ICRC_LEN;
+    let mut pseudo = [0xFF; IP + GRH_LEN + UDP_LEN];
+    let (header, udp) = pseudo[IP..].split_at_mut(GRH_LEN);
+    header.copy_from_slice(&grh(net, udp_payload));
+    // routers change traffic class, flow label and hop limit
+    header[..4].copy_from_slice(&[0x6F, 0xFF, 0xFF, 0xFF]);
+    header[7] = 0xFF;
+    let mut length = IP + GRH_LEN;
+    if net.frame.version() == RoceVersion::V2 {
+        let udp_length = (UDP_LEN + udp_payload) as u16;
+        udp[..2].copy_from_slice(&net.src_port.to_be_bytes());
+        udp[2..4].copy_from_slice(&ROCE_UDP_PORT.to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_length.to_be_bytes());
+        length += UDP_LEN;
     }
     let mut crc = Hasher::new();
-    crc.update(&pseudo.bytes[..pseudo.len]);
+    crc.update(&pseudo[..length]);
     transport(crc, bytes, again)
 }
 
@@ -244,10 +150,7 @@ impl IcrcFlow {
     }
 
     fn icrc_with(self, ident: Ident, bytes: &[u8], again: &[u8]) -> u32 {
-        let (id, dont_fragment) = match ident {
-            Ident::Known { id, dont_fragment } => (id, dont_fragment),
-            Ident::Likely(id) => (id, true),
-        };
+        let (id, dont_fragment) = ident.likely();
         let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
         // wraps only beyond IPv4's length: a wrong ICRC, not a panic
         let length = udp_length.wrapping_add(IPV4_LEN as u16);
@@ -367,41 +270,7 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
 
 const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
-pub(super) const NEXT_HEADER_UDP: u8 = 17;
-/// "Next header" of a GRH before a BTH.
-pub const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
-
-/// CRC input before the BTH: eight bytes of ones, then IP and UDP headers or GRH, with ones where
-/// routers write.
-struct Pseudo {
-    bytes: [u8; Self::MAX],
-    len: usize,
-}
-
-impl Pseudo {
-    const MAX: usize = 8 + 40 + UDP_LEN;
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
-    }
-
-    #[cold]
-    fn global_route(&mut self, net: &NetHeader, udp_length: u16) {
-        let length = udp_length.wrapping_sub(UDP_LEN as u16);
-        self.ipv6(net.src.into(), net.dst.into(), length, NEXT_HEADER_IBA);
-    }
-
-    /// Also a GRH.
-    fn ipv6(&mut self, src: Gid, dst: Gid, length: u16, next_header: u8) {
-        self.put(&[0x6F, 0xFF, 0xFF, 0xFF]);
-        self.put(&length.to_be_bytes());
-        self.put(&[next_header, 0xFF]);
-        self.put(&src.0);
-        self.put(&dst.0);
-    }
-}
 
 /// Reflected: bit 31 is x^0.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
@@ -444,6 +313,7 @@ mod tests {
     use core::net::Ipv6Addr;
 
     use super::*;
+    use crate::wire::FrameFields;
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();

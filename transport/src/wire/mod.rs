@@ -5,25 +5,25 @@
 
 mod datagram;
 pub(crate) mod fields;
-mod grh;
 mod header;
 mod icrc;
 mod mad;
+mod net;
 mod opcode;
 mod packet;
 
 pub use datagram::{Datagram, DatagramMeta, DatagramRun};
-pub use grh::{GRH_LEN, Grh, checksum, grh, put_network_headers};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth,
     Syndrome, XrcEth,
 };
-pub use icrc::{
-    FrameFields, IcrcMatch, Ident, NEXT_HEADER_IBA, NetHeader, icrc, icrc_change, rxe_flush_icrc,
-    verify_icrc,
-};
 pub(crate) use icrc::{IcrcFlow, verify_icrc_of};
+pub use icrc::{IcrcMatch, icrc, icrc_change, rxe_flush_icrc, verify_icrc};
 pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};
+pub use net::{
+    FrameFields, GRH_LEN, Grh, Ident, NEXT_HEADER_IBA, NetHeader, checksum, grh,
+    put_network_headers,
+};
 pub use opcode::{Extension, Opcode, Operation, PacketPosition, Service};
 pub use packet::{Ext, HEADERS_MAX, Headers, ICRC_LEN, PACKET_MAX, Packet, ParseError, padding};
 pub(crate) use packet::{MiddleHeaders, Single, SingleKind};

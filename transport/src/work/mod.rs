@@ -6,30 +6,26 @@ mod completion;
 mod copies;
 mod counter;
 mod cq;
-mod fetched;
 mod half;
 mod late;
 mod parts;
 mod queue;
-mod refusal;
 mod request;
 mod ring;
 mod shared;
 
 pub use crate::ids::{AhId, CqId, SrqId, XrcdId};
-pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
-pub(crate) use copies::FailedCopy;
+pub use completion::{Cause, GrhArea, Refusal, Wc, WcError, WcOk, WcOpcode, WcStatus};
+pub(crate) use copies::{FailedCopy, Fetched};
 pub(crate) use counter::CompletionCounters;
 pub use counter::{CompletionCounter, Counted, CountedOps};
 pub use cq::{CompletionQueue, CqModeration, CqRoom, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
-pub(crate) use fetched::Fetched;
 pub(crate) use half::{Half, QpHalf};
 pub use late::LateConfig;
 pub(crate) use late::{DelayedCompletion, Late};
 pub use queue::AbandonedRequests;
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
-pub use refusal::Refusal;
 pub use request::{
     Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination,
 };

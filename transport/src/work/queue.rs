@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{
     completion::WcError,
-    fetched::Fetched,
+    copies::Fetched,
     request::{Data, RecvWr, SendFlags, SendOp, SendWr, Sge},
 };
 use crate::{

@@ -10,7 +10,7 @@ use roce_transport::{
 use crate::{
     failure::Failure,
     line::End::{self, A, B, C, D},
-    node::Options,
+    node::{Options, address},
     world::{Shown, World},
 };
 
@@ -57,7 +57,7 @@ pub(crate) fn two_flows(world: &mut World) -> Result<(), Failure> {
         world.figures(&format!("  {at:>4.1} ms {}  {}", figures[0], figures[1]))?;
         world.run_for(STEP)?;
     }
-    world.say(&format!("The port has {}", seen(world.port())))
+    world.say(&format!("The port has {}", seen(world.network.port(None))))
 }
 
 pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
@@ -67,7 +67,7 @@ pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
         world.name(far, name);
         (end, qpn)
     });
-    for node in world.nodes_mut() {
+    for node in &mut world.nodes {
         node.buffer(8192);
     }
     world.say(
@@ -99,7 +99,7 @@ pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
         world.figures(&format!("  {at:>4.1} ms {a:>8} {b:>8} {c:>8} {sum:>8}"))?;
         world.run_for(STEP)?;
     }
-    let port = world.port_to(D);
+    let port = world.network.port(Some(address(D)));
     world.say(&format!("The port to D has {}", seen(port)))
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn not_ready(world: &mut World) -> Result<(), Failure> {
 pub(crate) fn duplicate_atomic(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(8), world[B].buffer(8));
-    far.put(&40u64.to_ne_bytes());
+    far.put(0, &40u64.to_ne_bytes());
     world.say(
         "Fetch and add of 2 to a word that is 40. The network loses the response. A retransmits \
          the request, and B must not add twice: it remembers the PSN and the original value.",

@@ -102,7 +102,7 @@ pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(8), world[B].buffer(8));
     let words = || format!("B's word is {}, A has got {}.", far.word(), near.word());
-    far.put(&5u64.to_ne_bytes());
+    far.put(0, &5u64.to_ne_bytes());
     world.say(
         "Fetch and add: B's adapter adds 3 to an 8-byte word and responds with its original value, \
          5.",

@@ -5,7 +5,7 @@ use crate::{
 };
 
 pub(crate) fn play(world: &mut World<'_>, script: &Script) -> Result<(), Failure> {
-    for node in world.nodes_mut() {
+    for node in &mut world.nodes {
         node.buffer(Script::MEMORY);
     }
     let is_connect = |step: &&Step| matches!(step, Step::Connect(..));
@@ -17,7 +17,7 @@ pub(crate) fn play(world: &mut World<'_>, script: &Script) -> Result<(), Failure
                 let made = world.connect_as(*ends, *service, [*options; 2]);
                 if are_named {
                     for (end, qpn) in ends.iter().zip([made.0, made.1]) {
-                        let number = world[*end].queue_pairs().len();
+                        let number = world[*end].queue_pairs.len();
                         world.name(qpn, &format!("{end}{number}"));
                     }
                 }
@@ -25,7 +25,7 @@ pub(crate) fn play(world: &mut World<'_>, script: &Script) -> Result<(), Failure
             Step::Post(end, request) => world.post_request(*end, request)?,
             Step::Set(end, offset, value) => {
                 let buffer = world[*end].first_buffer();
-                buffer.put_at(*offset, &value.to_ne_bytes());
+                buffer.put(*offset, &value.to_ne_bytes());
             }
             Step::Wait(None) => world.run()?,
             Step::Wait(Some(time)) => world.run_for(*time)?,

@@ -48,16 +48,9 @@ pub(crate) fn xrc(world: &mut World) -> Result<(), Failure> {
     let initiator = world.quietly(|world| {
         let initiator = world[A].qp(QpType::XrcInitiator, &options);
         let target = world[B].target(xrcd);
-        let now = world.now;
         let (near, far) = (EndQp { end: A, qpn: initiator }, EndQp { end: B, qpn: target });
-        for (service, own, to) in
-            [(QpType::XrcInitiator, near, far), (QpType::XrcTarget, far, near)]
-        {
-            let node = &mut world[own.end];
-            node.enter_init(own.qpn);
-            node.enter_rtr(service, own.qpn, to, &options);
-            node.enter_rts(now, service, own.qpn, &options);
-        }
+        world.enter_rts(QpType::XrcInitiator, near, far, &options);
+        world.enter_rts(QpType::XrcTarget, far, near, &options);
         initiator
     });
     let (near, inbox) = (world[A].buffer(64), world[B].buffer(256));

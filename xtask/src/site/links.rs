@@ -4,6 +4,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use super::files::files;
 use crate::{Failure, contents::HOMEPAGE};
 
 const PLAYGROUND: &str = "http://127.0.0.1:8791/";
@@ -63,7 +64,16 @@ fn joined(path: &Path) -> Option<PathBuf> {
 /// Each relative link leads to a file, and to an existing anchor in it.
 pub(crate) fn check(html: &Path) -> Result<(), Failure> {
     let mut pages = BTreeMap::new();
-    read(html, html, &mut pages)?;
+    for file in files(html)? {
+        let name = file.strip_prefix(html)?.to_owned();
+        let is_page = name.extension().is_some_and(|it| it == "html");
+        // the playground's own page, and the printable copy
+        let is_other = name.starts_with("playground")
+            || ["print.html", "404.html", "toc.html"].iter().any(|it| name == Path::new(it));
+        if is_page && !is_other {
+            pages.insert(name, fs::read_to_string(&file)?);
+        }
+    }
     let mut broken = Vec::new();
     for (path, text) in &pages {
         for target in targets(text) {
@@ -87,23 +97,6 @@ pub(crate) fn check(html: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(format!("links that lead nowhere: {}", broken.join(", ")).into())
-}
-
-/// Skips the playground's own page, and the printable copy.
-fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.strip_prefix(html)?.to_owned();
-        if path.is_dir() && name != Path::new("playground") {
-            read(html, &path, pages)?;
-        }
-        let is_page = path.extension().is_some_and(|it| it == "html");
-        if is_page && !["print.html", "404.html", "toc.html"].iter().any(|it| name == Path::new(it))
-        {
-            pages.insert(name, fs::read_to_string(&path)?);
-        }
-    }
-    Ok(())
 }
 
 fn targets(text: &str) -> impl Iterator<Item = &str> {

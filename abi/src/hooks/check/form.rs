@@ -27,14 +27,6 @@ pub(crate) fn is_on() -> bool {
     Hook::Checks.is_on()
 }
 
-pub(super) fn switch_on() -> bool {
-    let is_asked = ASKED.is_some();
-    if is_asked {
-        Hook::Checks.switch_on();
-    }
-    is_asked
-}
-
 pub(super) fn form() -> Option<CheckForm> {
     ASKED.as_ref().map(|checks| checks.form)
 }

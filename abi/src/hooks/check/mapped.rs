@@ -1,8 +1,8 @@
 use std::{
-    ffi::{CStr, c_int, c_void},
+    ffi::{CStr, c_void},
+    fs,
     ops::Range,
     path::Path,
-    ptr,
     sync::LazyLock,
 };
 
@@ -17,38 +17,19 @@ pub(super) fn caller() -> String {
 
 /// Addresses of this library.
 pub(super) static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
-    struct Search {
-        wanted: usize,
-        found: Range<usize>,
-    }
-
-    unsafe extern "C" fn look(
-        object: *mut libc::dl_phdr_info,
-        _: usize,
-        search: *mut c_void,
-    ) -> c_int {
-        // SAFETY: The linker passes an object and the search below.
-        let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
-        for at in 0..usize::from(object.dlpi_phnum) {
-            // SAFETY: `at` is in bounds.
-            let part = unsafe { &*object.dlpi_phdr.add(at) };
-            let start = object.dlpi_addr as usize + part.p_vaddr as usize;
-            let range = start..start + part.p_memsz as usize;
-            if part.p_type == libc::PT_LOAD && range.contains(&search.wanted) {
-                search.found = range;
-                return 1;
-            }
-        }
-        0
-    }
-
-    let mut search = Search { wanted: caller as fn() -> String as usize, found: 0..0 };
-    // SAFETY: `look` expects a `Search`.
-    unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
+    let own = caller as fn() -> String as usize;
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let found = maps.lines().filter_map(range).find(|range| range.contains(&own));
     // linked statically, every address would be this library's
-    let is_shared = module(search.wanted).0.contains(".so");
-    if is_shared { search.found } else { 0..0 }
+    found.filter(|_| module(own).0.contains(".so")).unwrap_or(0..0)
 });
+
+/// Addresses of a line `start-end rwxp offset device inode path`.
+pub(crate) fn range(line: &str) -> Option<Range<usize>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?)
+}
 
 /// Mapped file and offset.
 pub(super) fn module(address: usize) -> (String, usize) {

@@ -12,7 +12,7 @@ mod finding;
 pub(crate) mod forks;
 mod form;
 pub(crate) mod keys;
-mod mapped;
+pub(crate) mod mapped;
 pub(crate) mod order;
 pub(crate) mod python;
 pub(crate) mod records;
@@ -35,10 +35,13 @@ pub(crate) use form::is_on;
 pub(crate) use report::{emit, emit_here};
 pub(crate) use stack::Stack;
 
+use super::switch::Hook;
+
 pub(crate) fn at_load() {
     roce_provider::report::with_callers(report::CALLERS);
     python::at_load();
-    if form::switch_on() {
+    if form::ASKED.is_some() {
+        Hook::Checks.switch_on();
         form::report_seed();
         at_exit::arm();
         forks::watch();

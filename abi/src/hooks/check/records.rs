@@ -164,21 +164,18 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
 }
 
 pub(super) fn report_alive() {
-    let mut by_kind: BTreeMap<&str, Vec<Stack>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<&str, BTreeMap<Stack, usize>> = BTreeMap::new();
     let mut unanswered = 0;
     let process = process::id();
     for alive in RECORDS.lock().alive.values() {
         if alive.process == process && !alive.is_own {
-            by_kind.entry(alive.kind).or_default().push(alive.made.clone());
+            let places = by_kind.entry(alive.kind).or_default();
+            *places.entry(alive.made.clone()).or_default() += 1;
             unanswered += u32::from(alive.is_answered == Some(false));
         }
     }
-    for (kind, stacks) in by_kind {
-        let mut places: BTreeMap<Stack, u32> = BTreeMap::new();
-        let number = stacks.len();
-        for stack in stacks {
-            *places.entry(stack).or_default() += 1;
-        }
+    for (kind, places) in by_kind {
+        let number: usize = places.values().sum();
         let mut places: Vec<_> = places.into_iter().collect();
         places.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
         let others = places.len().saturating_sub(PLACES);

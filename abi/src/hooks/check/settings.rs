@@ -7,22 +7,6 @@ use roce_provider::transport::{
 
 use super::{finding::Kind, report, requests};
 
-pub(crate) fn changed(
-    qpn: u32,
-    timeout: Option<u8>,
-    retry_cnt: Option<u8>,
-    min_rnr_timer: Option<u8>,
-) {
-    let given = [
-        (Kind::TimeoutZero, timeout),
-        (Kind::RetryZero, retry_cnt),
-        (Kind::RnrTimerZero, min_rnr_timer),
-    ];
-    for (kind, _) in given.into_iter().filter(|(_, value)| *value == Some(0)) {
-        report::emit_here(kind, "called", format!("qp {qpn:#x}: ibv_modify_qp"));
-    }
-}
-
 /// Compares READs with a responder in this process. Call in RTR or RTS.
 pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };

@@ -89,21 +89,12 @@ impl Suppressions {
 
 /// `*` matches anything.
 fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    true
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inside = text.strip_prefix(first).and_then(|text| text.strip_suffix(last));
+    inside.is_some_and(|text| {
+        middle.split('*').try_fold(text, |text, part| Some(text.split_once(part)?.1)).is_some()
+    })
 }
 
 #[cfg(test)]

@@ -105,16 +105,8 @@ pub(crate) fn remove(cq: usize) {
     drop(removed);
 }
 
-pub(crate) fn add_channel(pointer: usize, descriptor: c_int, endless: Endless) {
-    insert(pointer, descriptor, endless, false);
-}
-
-/// The descriptor of a context's asynchronous events.
-pub(crate) fn add_async(context: usize, descriptor: c_int, endless: Endless) {
-    insert(context, descriptor, endless, true);
-}
-
-fn insert(pointer: usize, descriptor: c_int, endless: Endless, is_async: bool) {
+/// `is_async`: a context, and the descriptor of its asynchronous events.
+pub(crate) fn add_channel(pointer: usize, descriptor: c_int, is_async: bool, endless: Endless) {
     if is_on() {
         let (process, made, last_use) = (process::id(), Stack::here(), None);
         let was_readable = false;

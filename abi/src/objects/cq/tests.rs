@@ -316,7 +316,7 @@ fn create_ex(
 fn a_batch_goes_from_completion_to_completion() {
     let context = Opened::new();
     let clock = || unsafe {
-        let mut values = crate::layout::ibv_values_ex::zeroed();
+        let mut values = ibv_values_ex::zeroed();
         values.comp_mask = 3;
         assert_eq!(query_rt_values(context.0, &raw mut values), 0);
         assert_eq!((values.comp_mask, values.raw_clock.tv_sec), (1, 0));

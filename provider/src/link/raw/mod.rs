@@ -1,7 +1,6 @@
 //! The `raw` and `xdp` links: Ethernet frames by packet socket (packet(7), CAP_NET_RAW) or AF_XDP.
 
 mod filter;
-mod frame_socket;
 mod packets;
 mod socket;
 mod xdp;
@@ -25,15 +24,14 @@ use tracing::{info, warn};
 
 use super::{
     Datagram, DatagramMeta, DatagramRun, FrameLink, Link, MAX_RUN, Membership, MulticastLink,
-    Preparation, Prepared, RunSink, SocketOptions, UdpLink, no_address_of_family,
+    Preparation, Prepared, RunSink, SocketOptions, no_address_of_family, udp,
 };
 use crate::{bind::BindError, clock, readiness::wait};
-use frame_socket::{Arrived, FrameSocket};
 use packets::RawPackets;
 use roce_ethernet::{
     Assignment, FrameCounters, Hop, Lease, MacAddr, Station, StationConfig, StationEvent,
 };
-use socket::PacketSocket;
+use socket::{Arrived, PacketSocket};
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};
 
@@ -51,7 +49,9 @@ const GUARDING: Duration = Duration::from_secs(1);
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
-    socket: Box<dyn FrameSocket>,
+    /// Carries RoCE packets; `socket` carries all else.
+    xdp: Option<XdpSocket>,
+    socket: PacketSocket,
     packets: RawPackets,
     station: Station,
     /// Datagrams to this device itself.
@@ -89,21 +89,17 @@ impl RawLink {
             _ => BindError::Interface { interface: interface.into(), source },
         };
         let guards = if config.replies { Vec::new() } else { guards(&mut config, index)? };
-        let packet = PacketSocket::open(index, &config, options).map_err(wrong)?;
-        let socket: Box<dyn FrameSocket> = match xdp {
-            None => Box::new(packet),
-            Some((xdp, mtu)) => {
-                let open = XdpSocket::open((interface, index), mtu, &config, options, xdp, packet);
-                let refused = |why| BindError::Xdp { interface: interface.into(), why };
-                Box::new(open.map_err(refused)?)
-            }
-        };
+        let socket = PacketSocket::open(index, &config, options).map_err(wrong)?;
+        let open = |(xdp, mtu)| XdpSocket::open((interface, index), mtu, &config, options, xdp);
+        let refused = |why| BindError::Xdp { interface: interface.into(), why };
+        let xdp = xdp.map(open).transpose().map_err(refused)?;
         let packets = RawPackets::open(index, config.mac, options).map_err(wrong)?;
         let mut link = Self {
             packets,
             interface: interface.into(),
             index,
             groups: BTreeMap::new(),
+            xdp,
             socket,
             station: Station::new(config, clock::now()),
             loopback: VecDeque::new(),
@@ -129,13 +125,13 @@ impl RawLink {
         let end = clock::now().plus(LEASING);
         loop {
             let now = clock::now();
-            self.socket.wake();
+            self.look();
             self.receive(now, &mut |_| {})?;
             if self.station.assignment() != Assignment::Probing || end <= now {
                 return Ok(());
             }
             let due = self.station.poll_timeout().map_or(end, |due| due.clamp(now, end));
-            wait(&self.socket.descriptors(), Some(due.since(now)))?;
+            wait(&self.descriptors(), Some(due.since(now)))?;
         }
     }
 
@@ -154,7 +150,10 @@ impl RawLink {
         }
         let payload = run.payload(bytes);
         let mut headers = self.station.headers(mac, run, 0, payload.len());
-        self.socket.send_run(run, &mut headers, payload)
+        match &mut self.xdp {
+            Some(xdp) => xdp.send(&self.socket, &headers, payload),
+            None => self.socket.send_run(run, &mut headers, payload),
+        }
     }
 
     /// Loops a run back; `false`: full.
@@ -185,20 +184,21 @@ impl RawLink {
 
     /// Sends frames whose pause has ended, while room is left.
     fn release(&mut self, now: Instant) {
-        while let Some(frame) = self.station.released(now) {
-            if matches!(self.socket.send_frame(frame), Ok(false)) {
+        let Self { station, xdp, socket, .. } = self;
+        while let Some(frame) = station.released(now) {
+            if matches!(send_frame(xdp, socket, frame), Ok(false)) {
                 break;
             }
             // An unsendable frame is lost, as on a wire.
-            self.station.pop_released(now);
+            station.pop_released(now);
         }
     }
 
     fn flush(&mut self) {
         while let Some(frame) = self.station.poll_frame() {
-            let _ = self.socket.send_frame(&frame);
+            let _ = send_frame(&mut self.xdp, &self.socket, &frame);
         }
-        self.socket.submit();
+        self.xdp.iter_mut().for_each(XdpSocket::submit);
         while let Some(event) = self.station.poll_event() {
             let interface = &self.interface;
             match event {
@@ -219,6 +219,18 @@ impl RawLink {
     }
 }
 
+/// Returns `false` if full; on an error, the frame is lost.
+fn send_frame(
+    xdp: &mut Option<XdpSocket>,
+    socket: &PacketSocket,
+    frame: &[u8],
+) -> io::Result<bool> {
+    match xdp {
+        Some(xdp) => xdp.send(socket, frame, &[]),
+        None => socket.send(frame, &[]),
+    }
+}
+
 /// Holds the port of each borrowed address. Omits addresses that the interface lacks or still
 /// probes.
 fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, BindError> {
@@ -226,7 +238,7 @@ fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, Bin
     let end = clock::now().plus(GUARDING);
     for own in std::mem::take(&mut config.addresses) {
         let guard = loop {
-            match UdpLink::guard(own.address, interface) {
+            match udp::guard(own.address, interface) {
                 Err(BindError::Taken(_)) if clock::now() < end => {
                     thread::sleep(Duration::from_millis(10));
                 }
@@ -265,7 +277,8 @@ impl Link for RawLink {
     }
 
     fn limits(&self) -> TransmitLimits {
-        TransmitLimits { segments: self.socket.segments(), bytes: MAX_RUN }
+        let segments = if self.xdp.is_some() { 1 } else { self.socket.segments };
+        TransmitLimits { segments, bytes: MAX_RUN }
     }
 
     fn source_port(&self) -> SourcePort {
@@ -315,7 +328,9 @@ impl Link for RawLink {
     }
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.writable().filter(|_| self.loopback.is_empty() && !self.is_paused_queue_full)
+        // an AF_XDP socket is writable although all chunks are in flight
+        let tells = self.xdp.is_none() && self.loopback.is_empty() && !self.is_paused_queue_full;
+        tells.then(|| self.socket.descriptor())
     }
 
     fn has_waiting(&self) -> bool {
@@ -334,9 +349,12 @@ impl Link for RawLink {
             sink(&Datagram::new(&net, &bytes).into());
             count += 1;
         }
-        let Self { socket, station, .. } = self;
+        let Self { xdp, socket, station, .. } = self;
         for _ in 0..MESSAGES {
-            let arrived = socket.receive(now, station.counters_mut())?;
+            let arrived = match xdp {
+                Some(xdp) => xdp.receive(now, socket, station.counters_mut())?,
+                None => socket.receive(station.counters_mut())?,
+            };
             let Some(Arrived { frame, segment, untagged }) = arrived else { break };
             count += 1;
             let Some(received) = station.handle_frame(now, frame, untagged) else { continue };
@@ -349,32 +367,33 @@ impl Link for RawLink {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        self.socket.receive_buffer()
+        self.xdp.as_ref().map_or_else(|| self.socket.receive_buffer(), XdpSocket::receive_buffer)
     }
 
     fn socket_drops(&self) -> u64 {
-        self.socket.drops() + self.packets.drops()
+        let lost = self.xdp.as_ref().map_or(0, XdpSocket::drops);
+        lost + self.socket.drops() + self.packets.drops()
     }
 
     fn frame_counters(&self) -> FrameCounters {
         let mut counters = *self.station.counters();
-        self.socket.count(&mut counters);
+        self.xdp.iter().for_each(|xdp| xdp.count(&mut counters));
         counters
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let mut all = self.socket.descriptors();
-        all.push(self.packets.descriptor());
-        all
+        let xdp = self.xdp.iter().map(XdpSocket::descriptor);
+        xdp.chain([self.socket.descriptor(), self.packets.descriptor()]).collect()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let at_once = !self.loopback.is_empty() || self.socket.has_unsent();
+        let has_unsent = self.xdp.as_ref().is_some_and(XdpSocket::has_unsent);
+        let at_once = has_unsent || !self.loopback.is_empty();
         Instant::earliest([at_once.then_some(Instant::ZERO), self.station.poll_timeout()])
     }
 
     fn look(&mut self) {
-        self.socket.wake();
+        self.xdp.iter_mut().for_each(XdpSocket::wake);
     }
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {

@@ -83,7 +83,7 @@ impl RawPackets {
         for _ in 0..LOST {
             match self.read() {
                 Ok(None) => return Ok(None),
-                Ok(Some(Read { header, length, tag })) => {
+                Ok(Some((header, length, tag))) => {
                     if header[1] != 0 {
                         counters.merged += 1;
                         continue;
@@ -134,7 +134,7 @@ impl RawPackets {
             return if none { Ok(None) } else { Err(error) };
         };
         let Some(length) = length.checked_sub(GSO_HEADER) else { return Ok(None) };
-        Ok(Some(Read { header, length, tag: tag(&message) }))
+        Ok(Some((header, length, tag(&message))))
     }
 
     pub(super) fn drops(&self) -> u64 {
@@ -146,11 +146,8 @@ impl RawPackets {
     }
 }
 
-struct Read {
-    header: [u8; GSO_HEADER],
-    length: usize,
-    tag: Option<[u8; TAG]>,
-}
+/// Header, length and removed tag of a frame.
+type Read = ([u8; GSO_HEADER], usize, Option<[u8; TAG]>);
 
 fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
     // SAFETY: The kernel has written control data of the stated length. The structure is plain

@@ -16,7 +16,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use roce_transport::{adapter::Transmit, addr::Gid, time::Instant, wire::checksum};
+use roce_transport::{adapter::Transmit, addr::Gid, wire::checksum};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
@@ -30,7 +30,6 @@ use super::{
         socket_option::{option, set_option},
     },
     filter,
-    frame_socket::{Arrived, FrameSocket, Received},
 };
 use roce_ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
 
@@ -96,10 +95,22 @@ fn max_segments() -> usize {
     if version >= (6, 2) { SEGMENTS } else { 1 }
 }
 
+pub(super) struct Arrived<'a> {
+    pub(super) frame: &'a [u8],
+    /// Payload length of each datagram but the last; `None`: a single datagram.
+    pub(super) segment: Option<usize>,
+    /// The device's VLAN tag is removed.
+    pub(super) untagged: bool,
+}
+
+/// An interface down or gone is no error: the port reports it.
+pub(super) type Received<'a> = io::Result<Option<Arrived<'a>>>;
+
 pub(super) struct PacketSocket {
     socket: Socket,
     buffer: Box<[u8]>,
-    segments: usize,
+    /// Most datagrams per run.
+    pub(super) segments: usize,
     drops: Cell<u64>,
 }
 
@@ -118,17 +129,18 @@ impl PacketSocket {
         Ok(Self { socket, buffer: vec![0; MESSAGE].into(), segments, drops: Cell::new(0) })
     }
 
+    /// Returns `false` if full; on an error, the frame is lost.
     pub(super) fn send(&self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         Ok(send(&self.socket, GsoHeader::NONE, head, rest)?)
     }
-}
 
-impl FrameSocket for PacketSocket {
-    fn segments(&self) -> usize {
-        self.segments
-    }
-
-    fn send_run(&mut self, run: &Transmit, headers: &mut [u8], payload: &[u8]) -> io::Result<bool> {
+    /// `headers` are the first datagram's. Returns `false` if full; on an error, the run is lost.
+    pub(super) fn send_run(
+        &self,
+        run: &Transmit,
+        headers: &mut [u8],
+        payload: &[u8],
+    ) -> io::Result<bool> {
         let gso = if run.count() > 1 {
             GsoHeader::of_run(run, headers, payload.len())
         } else {
@@ -137,11 +149,7 @@ impl FrameSocket for PacketSocket {
         Ok(send(&self.socket, gso, headers, payload)?)
     }
 
-    fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool> {
-        self.send(frame, &[])
-    }
-
-    fn receive(&mut self, _: Instant, counters: &mut FrameCounters) -> Received<'_> {
+    pub(super) fn receive(&mut self, counters: &mut FrameCounters) -> Received<'_> {
         // At most one of each error.
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
@@ -165,20 +173,17 @@ impl FrameSocket for PacketSocket {
         Ok(None)
     }
 
-    fn receive_buffer(&self) -> Option<usize> {
+    /// In bytes.
+    pub(super) fn receive_buffer(&self) -> Option<usize> {
         self.socket.recv_buffer_size().ok()
     }
 
-    fn drops(&self) -> u64 {
+    pub(super) fn drops(&self) -> u64 {
         drops_of(&self.socket, &self.drops)
     }
 
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.socket.as_fd()]
-    }
-
-    fn writable(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

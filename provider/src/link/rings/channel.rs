@@ -4,23 +4,20 @@
 use std::{
     collections::VecDeque,
     fs, io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::Path,
 };
 
 use rustix::{fs::OFlags, net::RecvFlags};
 
-use super::ring::{Broken, Reader, RunHeader, Writer};
-use crate::link::{
-    BATCH,
-    descriptors::{poll_with, send_with},
-};
+use super::ring::{RunHeader, Writer};
+use crate::link::descriptors::{poll_with, send_with};
 
 /// Most bytes that wait for room in a ring. Further bytes are lost, as with a full socket buffer.
 const BACKLOG: usize = 16 << 20;
 
 pub(in crate::link) struct Outgoing {
-    socket: OwnedFd,
+    pub(in crate::link) socket: OwnedFd,
     writer: Writer,
     /// Wakes the reader; set by its response.
     wakeup: Option<OwnedFd>,
@@ -105,52 +102,6 @@ impl Outgoing {
             let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
         }
         sleeps
-    }
-}
-
-impl AsFd for Outgoing {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-pub(in crate::link) struct Incoming {
-    socket: OwnedFd,
-    pub(in crate::link) reader: Reader,
-    /// The other process has closed the channel. Runs written before are still read.
-    pub(in crate::link) is_closed: bool,
-    /// The ring holds an impossible record.
-    pub(in crate::link) is_broken: bool,
-}
-
-impl Incoming {
-    /// The other process may have ended, after runs for this process.
-    pub(in crate::link) fn accept(socket: OwnedFd, reader: Reader, wakeup: BorrowedFd<'_>) -> Self {
-        let is_closed = send_with(&socket, &[0], &[wakeup]).is_err();
-        Self { socket, reader, is_closed, is_broken: false }
-    }
-
-    pub(in crate::link) fn update(&mut self) {
-        self.is_closed = self.is_closed || is_closed(&self.socket);
-    }
-
-    /// Hands over some runs and returns their number.
-    pub(in crate::link) fn read(
-        &mut self,
-        buffer: &mut [u8],
-        mut sink: impl FnMut(RunHeader, &[u8]),
-    ) -> usize {
-        for count in 0..BATCH {
-            match self.reader.pop(buffer) {
-                Ok(Some(header)) => sink(header, &buffer[..header.length]),
-                Ok(None) => return count,
-                Err(Broken) => {
-                    self.is_broken = true;
-                    return count;
-                }
-            }
-        }
-        BATCH
     }
 }
 

@@ -5,5 +5,5 @@ mod channel;
 mod ring;
 mod ring_memory;
 
-pub(super) use channel::{Incoming, Outgoing, is_closed};
+pub(super) use channel::{Outgoing, is_closed};
 pub(super) use ring::{LONGEST, Reader, RunHeader};

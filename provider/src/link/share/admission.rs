@@ -5,10 +5,7 @@ use std::{
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Read},
     net::IpAddr,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
-    },
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -16,7 +13,7 @@ use rustix::fs::{Mode, mkfifoat};
 
 use super::message::JoinRequest;
 use crate::{
-    link::{message, name::scoped},
+    link::{ensure, message, name::scoped},
     signals::without_sigpipe,
 };
 
@@ -52,7 +49,7 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
 
 pub(super) struct AdmissionFifo {
     path: PathBuf,
-    file: File,
+    pub(super) file: File,
     /// Last bytes read, perhaps the start of a request.
     rest: Vec<u8>,
 }
@@ -84,12 +81,6 @@ impl AdmissionFifo {
     }
 }
 
-impl AsFd for AdmissionFifo {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 impl Drop for AdmissionFifo {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
@@ -116,26 +107,20 @@ pub(super) fn request(
     })?;
     let metadata = fifo.metadata()?;
     // unmapped users look alike: any of them could pose as the service
-    if !metadata.file_type().is_fifo() || metadata.uid() == UNMAPPED {
-        return Err(io::ErrorKind::NotFound.into());
-    }
+    ensure(metadata.file_type().is_fifo() && metadata.uid() != UNMAPPED, io::ErrorKind::NotFound)?;
     // the service may have ended since
     let bytes = message::encode::<{ JoinRequest::LEN }>(request);
-    match without_sigpipe(|| rustix::io::write(&fifo, &bytes))? {
-        JoinRequest::LEN => Ok(metadata.uid()),
-        _ => Err(io::ErrorKind::WouldBlock.into()),
-    }
+    let written = without_sigpipe(|| rustix::io::write(&fifo, &bytes))?;
+    ensure(written == JoinRequest::LEN, io::ErrorKind::WouldBlock)?;
+    Ok(metadata.uid())
 }
 
 /// Checks that only root or this user can have made the directory.
 fn check(directory: &Path) -> io::Result<()> {
     let above = fs::metadata(directory.parent().unwrap_or(directory))?;
     let own = rustix::process::geteuid().as_raw();
-    if above.mode() & OTHERS_WRITE == 0 && [0, own].contains(&above.uid()) {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::NotFound.into())
-    }
+    let is_safe = above.mode() & OTHERS_WRITE == 0 && [0, own].contains(&above.uid());
+    ensure(is_safe, io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]

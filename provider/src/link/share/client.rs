@@ -31,6 +31,7 @@ use crate::{
         arrival::Arrival,
         conn_record,
         descriptors::receive_with,
+        ensure,
         epoll::{Readable, watch},
         message,
         name::Name,
@@ -184,9 +185,7 @@ impl Client {
                 break joined;
             }
             let left = end.since(clock::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+            ensure(!left.is_zero(), io::ErrorKind::TimedOut)?;
             wait(&[waiting.descriptor()], Some(left))?;
         };
         Ok(Some(Self {
@@ -323,9 +322,7 @@ impl Control {
         let mut last = self.last.lock();
         *last = *last % u32::MAX + 1;
         let end = clock::now().plus(RESPONSE_TIMEOUT);
-        if !self.send(*last, &request) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        ensure(self.send(*last, &request), io::ErrorKind::TimedOut)?;
         let mut bytes = [0; Response::LEN];
         loop {
             match rustix::io::read(&self.responses, &mut bytes[..]) {
@@ -339,9 +336,7 @@ impl Control {
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {
                     let left = end.since(clock::now());
-                    if left.is_zero() {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
+                    ensure(!left.is_zero(), io::ErrorKind::TimedOut)?;
                     wait(&[self.responses.as_fd()], Some(left))?;
                 }
                 _ => return Err(io::ErrorKind::ConnectionReset.into()),

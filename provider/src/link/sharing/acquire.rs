@@ -27,13 +27,31 @@ const PASSING: Duration = Duration::from_secs(3);
 /// Attempts to get an address that is taken but not shared: its owner may be ending.
 const ENDING_TRIES: usize = 50;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::link) enum Scope {
-    None,
-    /// Other links of this process. Packets take the network stack.
-    InProcess,
-    /// Other links of this process, and other processes.
-    All,
+/// Path to other processes of the same user, host and namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Locality {
+    /// Through the network stack, like any other host.
+    Network,
+    /// Through shared memory, unseen by the host's packet filters and tcpdump.
+    SharedMemory,
+    /// As `SharedMemory`, and processes may share addresses, each with a
+    /// [partition](crate::link::SharingLink::partition) of the numbers. The first process receives
+    /// for all and must keep [receiving](crate::link::Link::receive); otherwise another takes over.
+    SharedAddress {
+        /// Preferred partition, modulo their number; if taken, the next free partition.
+        partition: u8,
+    },
+    /// As `Network`, but links of this process may share addresses.
+    SharedInProcess {
+        /// Preferred partition, as above.
+        partition: u8,
+    },
+}
+
+impl Locality {
+    pub(super) const fn is_in_process(self) -> bool {
+        matches!(self, Self::SharedInProcess { .. })
+    }
 }
 
 pub(in crate::link) struct Acquired {
@@ -48,7 +66,7 @@ pub(in crate::link) struct Acquired {
 /// of sharing. Errors: those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
 /// [`BindError::Stopped`].
 pub(in crate::link) fn acquire(
-    scope: Scope,
+    locality: Locality,
     place @ (address, interface): (IpAddr, u32),
     exclusive: bool,
     make_socket: &MakeSocket,
@@ -56,7 +74,7 @@ pub(in crate::link) fn acquire(
     let bind = || make_socket(false).map_err(|source| BindError::of_socket(address, source));
     let acquired = |name, shared| Acquired { address, interface, name, shared };
     let alone = || Ok((bind()?, acquired(None, None)));
-    let shares = scope != Scope::None;
+    let shares = locality != Locality::SharedMemory;
     let mut tries = if exclusive || !shares { 1 } else { ENDING_TRIES };
     let mut grants = GRANTS;
     let end = clock::now().plus(PASSING);

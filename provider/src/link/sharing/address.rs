@@ -17,9 +17,10 @@ use roce_transport::{
 use socket2::Socket;
 
 use super::{
-    Acquired, Sharing,
+    Acquired, Locality, Sharing,
     claim::Entry,
     ends::LivenessProbe,
+    names::of_process,
     owner::{Addressed, SharedAddress},
     record,
 };
@@ -63,7 +64,8 @@ impl Sharing {
             self.forget(address);
             return Err(error);
         }
-        if can_be_found && (self.scope == super::Scope::None || self.partition.is_some()) {
+        let has_all = self.locality == Locality::SharedMemory;
+        if can_be_found && (has_all || self.partition.is_some()) {
             self.listen_directly(address, interface);
         }
         self.look();
@@ -142,8 +144,8 @@ impl Sharing {
 
     /// Listens for senders to this process. Without the name, packets take the network stack.
     pub(in crate::link) fn listen_directly(&mut self, address: IpAddr, interface: u32) {
-        let Self { listeners, epoll, partition, .. } = self;
-        let _ = listeners.listen_directly(epoll, address, interface, *partition);
+        let name = of_process(address, interface, self.partition);
+        self.listeners.listen_directly(&self.epoll, address, &name);
     }
 
     pub(in crate::link) fn forget(&mut self, address: IpAddr) {

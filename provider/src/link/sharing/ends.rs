@@ -44,15 +44,11 @@ pub(super) struct Ends {
     pub(super) records: BTreeMap<ConnId, ConnRecord>,
     /// Checks for partitions left by processes at own addresses.
     pub(super) left: Option<LivenessProbe>,
-    pending: Vec<(LivenessProbe, Destination, u32)>,
+    /// Checks of processes, with the address's interface.
+    pub(super) pending: Vec<(LivenessProbe, Destination, u32)>,
 }
 
 impl Ends {
-    /// Begins checks of a process.
-    pub(super) fn start_checks(&mut self, now: Instant, ended: Destination, interface: u32) {
-        self.pending.push((LivenessProbe::begin(now), ended, interface));
-    }
-
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.pending.iter().map(|(probe, ..)| probe).chain(&self.left).map(|probe| probe.due).min()
     }

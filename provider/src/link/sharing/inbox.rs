@@ -13,9 +13,11 @@ use super::{hello::Hello, paths::MAX_PAIRS};
 use crate::{
     cancel::Uncancelled,
     link::{
-        DatagramMeta, DatagramRun, RunSink,
+        BATCH, DatagramMeta, DatagramRun, RunSink,
         arrival::Arrival,
-        rings::{Incoming, LONGEST, Reader, RunHeader},
+        descriptors::send_with,
+        ensure,
+        rings::{LONGEST, Reader, RunHeader, is_closed},
     },
 };
 
@@ -32,7 +34,12 @@ pub(in crate::link) struct Inbox {
 pub(super) struct Ring {
     purpose: Hello,
     dst: IpAddr,
-    channel: Incoming,
+    socket: OwnedFd,
+    reader: Reader,
+    /// The other process has closed the channel. Runs written before are still read.
+    is_closed: bool,
+    /// The ring holds an impossible record.
+    is_broken: bool,
 }
 
 impl Inbox {
@@ -49,12 +56,11 @@ impl Inbox {
         socket: OwnedFd,
         reader: Reader,
     ) -> io::Result<()> {
-        if self.rings.len() >= MAX_PAIRS {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        let channel = Incoming::accept(socket, reader, self.wakeup.as_fd());
-        channel.reader.set_asleep(self.sleepers > 0);
-        self.rings.push(Ring { purpose, dst, channel });
+        ensure(self.rings.len() < MAX_PAIRS, io::ErrorKind::QuotaExceeded)?;
+        // the other process may have ended, after runs for this process
+        let is_closed = send_with(&socket, &[0], &[self.wakeup.as_fd()]).is_err();
+        reader.set_asleep(self.sleepers > 0);
+        self.rings.push(Ring { purpose, dst, socket, reader, is_closed, is_broken: false });
         Ok(())
     }
 
@@ -63,46 +69,41 @@ impl Inbox {
     }
 
     pub(super) fn update(&mut self) {
-        self.rings.iter_mut().for_each(|ring| ring.channel.update());
+        for ring in self.rings.iter_mut().filter(|ring| !ring.is_closed) {
+            ring.is_closed = is_closed(&ring.socket);
+        }
     }
 
     pub(super) fn drop_ended(&mut self) {
-        self.rings.retain(|ring| !(ring.channel.is_closed && ring.channel.reader.is_empty()));
+        self.rings.retain(|ring| !(ring.is_closed && ring.reader.is_empty()));
     }
 
     /// Whether the owner of this term forwards datagrams of an address. `Some(false)`: that owner
     /// has ended.
     pub(super) fn is_forwarding(&self, address: IpAddr, term: u64) -> Option<bool> {
         let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Hello::Forward(term);
-        self.rings.iter().filter(is_owner).map(|ring| !ring.channel.is_closed).max()
+        self.rings.iter().filter(is_owner).map(|ring| !ring.is_closed).max()
     }
 
     /// True if there are rings, and each has delivered before.
     pub(in crate::link) fn is_settled(&self) -> bool {
-        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.reader.never_read())
+        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.reader.never_read())
     }
 
     /// Hands over some of the arrived runs and returns their number.
     pub(in crate::link) fn receive(&mut self, sink: &mut RunSink<'_>) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
-        for Ring { purpose, dst, channel } in &mut *rings {
-            count += channel.read(buffer, |header, bytes| match *purpose {
-                Hello::From(src) => hand_over([src, *dst], header, bytes, sink),
-                _ => {
-                    if let Some((arrival, bytes)) = bytes.split_first_chunk() {
-                        Arrival::decode(arrival).hand_over(*dst, bytes, sink);
-                    }
-                }
-            });
+        for ring in &mut *rings {
+            count += ring.receive(buffer, sink);
         }
-        if rings.iter().any(|ring| ring.channel.is_broken) {
+        if rings.iter().any(|ring| ring.is_broken) {
             let _uncancelled = Uncancelled::begin();
-            rings.retain(|ring| !ring.channel.is_broken);
+            rings.retain(|ring| !ring.is_broken);
         }
         *reads_wakeup |= *sleepers > 0 && count > 0;
         // until the last run, the descriptor stays readable
-        if *reads_wakeup && rings.iter().all(|ring| ring.channel.reader.is_empty()) {
+        if *reads_wakeup && rings.iter().all(|ring| ring.reader.is_empty()) {
             *reads_wakeup = false;
             let _ = rustix::io::read(&*wakeup, &mut [0; 8]);
             // this may have read the signal of a later run
@@ -122,14 +123,32 @@ impl Inbox {
     pub(in crate::link) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
-            self.rings.iter().for_each(|ring| ring.channel.reader.set_asleep(false));
+            self.rings.iter().for_each(|ring| ring.reader.set_asleep(false));
         }
+    }
+}
+
+impl Ring {
+    /// Hands over some runs and returns their number.
+    fn receive(&mut self, buffer: &mut [u8], sink: &mut RunSink<'_>) -> usize {
+        for count in 0..BATCH {
+            let popped = self.reader.pop(buffer);
+            self.is_broken = popped.is_err();
+            let Ok(Some(header)) = popped else { return count };
+            let bytes = &buffer[..header.length];
+            if let Hello::From(src) = self.purpose {
+                hand_over([src, self.dst], header, bytes, sink);
+            } else if let Some((arrival, bytes)) = bytes.split_first_chunk() {
+                Arrival::decode(arrival).hand_over(self.dst, bytes, sink);
+            }
+        }
+        BATCH
     }
 }
 
 /// Requests wakeups by further runs. True if there is nothing to receive.
 fn park(rings: &[Ring]) -> bool {
-    rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
+    rings.iter().fold(true, |quiet, ring| ring.reader.park() & quiet)
 }
 
 fn hand_over([src, dst]: [IpAddr; 2], header: RunHeader, bytes: &[u8], sink: &mut RunSink<'_>) {
@@ -147,7 +166,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        link::{BATCH, descriptors::poll_with, rings::Outgoing},
+        link::{descriptors::poll_with, rings::Outgoing},
         readiness::is_readable,
     };
 

@@ -4,9 +4,9 @@ use std::{
     collections::VecDeque, io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration,
 };
 
-use roce_transport::{share::IdPartition, time::Instant};
+use roce_transport::time::Instant;
 
-use super::{hello::Hello, names};
+use super::hello::Hello;
 use crate::link::{
     epoll::{Readable, unwatch, watch},
     name::Name,
@@ -59,21 +59,12 @@ impl Listeners {
         Ok(())
     }
 
-    /// Accepts senders to this process. Errors: [`io::ErrorKind::AddrInUse`] if another process has
-    /// the name.
-    pub(super) fn listen_directly(
-        &mut self,
-        epoll: &OwnedFd,
-        address: IpAddr,
-        interface: u32,
-        partition: Option<IdPartition>,
-    ) -> io::Result<()> {
-        if self.listeners.iter().any(|listener| listener.address == address && listener.is_direct) {
-            return Ok(());
+    /// Accepts senders to this process, unless another process has the name.
+    pub(super) fn listen_directly(&mut self, epoll: &OwnedFd, address: IpAddr, name: &str) {
+        let is_known = self.listeners.iter().any(|it| it.address == address && it.is_direct);
+        if !is_known && let Ok(name) = Name::listen(name.as_bytes()) {
+            let _ = self.listen(epoll, address, Arc::new(name), true);
         }
-        let name =
-            Arc::new(Name::listen(names::of_process(address, interface, partition).as_bytes())?);
-        self.listen(epoll, address, name, true)
     }
 
     /// Stops accepting at an address; with `directly`, senders to this process too.

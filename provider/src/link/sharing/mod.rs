@@ -40,7 +40,8 @@ use socket2::Socket;
 
 use super::{CHECK_INTERVAL, Ended, epoll, rings::Reader};
 use crate::cancel::Uncancelled;
-pub(super) use acquire::{Acquired, Scope, acquire, other_user};
+pub use acquire::Locality;
+pub(super) use acquire::{Acquired, acquire, other_user};
 use ends::{Ends, LivenessProbe};
 use hello::Hello;
 use inbox::Inbox;
@@ -56,7 +57,7 @@ pub(super) struct Sharing {
     listeners: Listeners,
     pub(super) paths: Paths,
     pub(super) inbox: Inbox,
-    pub(super) scope: Scope,
+    pub(super) locality: Locality,
     /// True if an adapter made every sent byte.
     pub(super) trusted: bool,
     /// Partition of this device on all its addresses.
@@ -73,14 +74,14 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    pub(super) fn new(scope: Scope) -> io::Result<Self> {
+    pub(super) fn new(locality: Locality) -> io::Result<Self> {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
         Ok(Self {
             epoll,
             listeners: Listeners::default(),
             paths: Paths::default(),
             inbox: Inbox::new()?,
-            scope,
+            locality,
             trusted: false,
             partition: None,
             addresses: Vec::new(),
@@ -103,7 +104,7 @@ impl Sharing {
         self.at_mut(record.local).into_iter().for_each(|it| it.keep_record(record));
         self.ends.records.insert(conn, *record);
         // find the peer now: perhaps nothing is ever sent to it
-        if self.scope != Scope::InProcess {
+        if !self.locality.is_in_process() {
             let partition = IdPartition::of_id(record.remote_id);
             let destination = Destination { src: record.local, dst: record.remote, partition };
             let interface = self.interface(record.local);
@@ -153,7 +154,8 @@ impl Sharing {
         self.accept_pending(now);
         let (ended, has_peer_ended) = self.paths.update(now);
         for ended in ended {
-            self.ends.start_checks(now, ended, self.interface(ended.src));
+            let interface = self.interface(ended.src);
+            self.ends.pending.push((LivenessProbe::begin(now), ended, interface));
         }
         if has_peer_ended {
             self.ends.left = Some(LivenessProbe::begin(now));
@@ -194,8 +196,8 @@ impl Sharing {
         let is_own = || super::credentials::process(&socket).ok() == Some(std::process::id());
         match (hello, reader, is_direct) {
             // packets take the network stack
-            (Hello::From(_), ..) if self.scope == Scope::InProcess => Ok(()),
-            _ if self.scope == Scope::InProcess && !is_own() => Ok(()),
+            (Hello::From(_), ..) if self.locality.is_in_process() => Ok(()),
+            _ if self.locality.is_in_process() && !is_own() => Ok(()),
             (_, Some(reader), true) => self.inbox.add(hello, dst, socket, reader),
             (Hello::JoinAddress, _, false) => {
                 self.at_mut(dst).ok_or(io::ErrorKind::PermissionDenied)?.grant(&socket)?;
@@ -225,7 +227,7 @@ impl Sharing {
         if self.paths.can_carry(bytes, run) {
             return true;
         }
-        if self.scope != Scope::InProcess {
+        if !self.locality.is_in_process() {
             let &Transmit { src, dst, .. } = run;
             let partition = paths::partition_of(run.payload(bytes));
             let destination = Destination { src, dst, partition };

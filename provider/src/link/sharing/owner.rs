@@ -30,6 +30,7 @@ use super::{
 use crate::{
     link::{
         descriptors::{poll_with, send_with},
+        ensure,
         epoll::{Readable, unwatch, watch},
         name::Name,
     },
@@ -116,9 +117,7 @@ impl Common {
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let claims = ClaimTable::join(&[table, low, high])?;
         let this = Self::new(udp, Arc::new(Name::join(name)), claims, members)?;
-        if this.name.has_ended() {
-            return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
-        }
+        ensure(!this.name.has_ended(), io::ErrorKind::ConnectionRefused)?; // with the last process
         Ok(Some(this))
     }
 }

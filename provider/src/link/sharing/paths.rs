@@ -137,7 +137,7 @@ impl Channel {
         purpose: Hello,
     ) -> io::Result<Self> {
         let ring = Outgoing::request(socket, &purpose.message())?;
-        watch(epoll, &ring, Readable::News)?;
+        watch(epoll, &ring.socket, Readable::News)?;
         let is_owners = matches!(purpose, Hello::Forward(1..));
         Ok(Self { to, ring, until: now.plus(RESPONSE_TIMEOUT), needs_wakeup: false, is_owners })
     }

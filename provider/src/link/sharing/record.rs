@@ -11,7 +11,7 @@ use roce_transport::{cm::ConnRecord, share::IdPartition};
 use rustix::io::{pread, pwrite};
 
 use super::shared_state;
-use crate::link::{conn_record, sealed};
+use crate::link::{conn_record, ensure, sealed};
 
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
 /// Records per partition; further connections end without notice.
@@ -35,9 +35,7 @@ impl OwnRecords {
     ) -> io::Result<()> {
         let slot_of = |id| self.0.iter().position(|other| *other == id);
         let slot = slot_of(record.local_id).or_else(|| slot_of(0)).unwrap_or(self.0.len());
-        if slot == SLOTS {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        ensure(slot < SLOTS, io::ErrorKind::StorageFull)?;
         if slot == self.0.len() {
             self.0.push(0);
             // before the record: readers look at this many slots
@@ -99,16 +97,14 @@ fn slot_at(partition: IdPartition, slot: usize) -> u64 {
 
 fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
     let length = pread(table, &mut *bytes, at)?;
-    if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    ensure(length == bytes.len(), io::ErrorKind::UnexpectedEof)
 }
 
 fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     // the kernel kills a process that writes beyond the limit, which may have changed
-    if !sealed::is_allowed(at + bytes.len() as u64) {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
+    ensure(sealed::is_allowed(at + bytes.len() as u64), io::ErrorKind::FileTooLarge)?;
     let length = pwrite(table, bytes, at)?;
-    if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    ensure(length == bytes.len(), io::ErrorKind::WriteZero)
 }
 
 #[cfg(test)]

@@ -58,16 +58,18 @@ fn acquire_for(
     address: IpAddr,
     make_socket: &MakeSocket,
 ) -> Result<(), BindError> {
-    let (_, acquired) = acquire(link.scope, (address, 0), false, make_socket)?;
+    let (_, acquired) = acquire(link.locality, (address, 0), false, make_socket)?;
     link.add(acquired).unwrap();
     Ok(())
 }
 
 fn device(address: IpAddr) -> Sharing {
-    let mut link = Sharing::new(Scope::None).unwrap();
+    let mut link = Sharing::new(Locality::SharedMemory).unwrap();
     acquire_for(&mut link, address, &udp()).unwrap();
     link
 }
+
+const SHARED: Locality = Locality::SharedAddress { partition: 0 };
 
 /// A datagram for no particular process.
 const ANY: &[u8] = b"any";
@@ -158,7 +160,7 @@ fn owner_by(
         true => make_member(to),
         false => Ok(first.try_clone()?.into()),
     });
-    let mut link = Sharing::new(Scope::All).unwrap();
+    let mut link = Sharing::new(SHARED).unwrap();
     acquire_for(&mut link, address, &make_socket).unwrap();
     link.choose_partition(7).unwrap();
     (link, socket)
@@ -192,7 +194,7 @@ fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) 
 }
 
 fn peer(owner: &mut Sharing, address: IpAddr) -> Result<Sharing, BindError> {
-    let mut link = Sharing::new(Scope::All).unwrap();
+    let mut link = Sharing::new(SHARED).unwrap();
     while_it_serves(owner, 0, || acquire_for(&mut link, address, &taken()))?;
     link.choose_partition(7).unwrap();
     meet_owner(&mut link, owner, 0);
@@ -462,7 +464,7 @@ fn a_name_alone_is_no_address() {
     let [address, _] = addresses();
     let name = names::listen(address, 0).unwrap();
     let squat = || {
-        let mut a = Sharing::new(Scope::All).unwrap();
+        let mut a = Sharing::new(SHARED).unwrap();
         acquire_for(&mut a, address, &udp()).unwrap();
         a.choose_partition(7).unwrap();
         a.partition
@@ -477,7 +479,7 @@ fn a_name_alone_is_no_address() {
 fn an_address_may_take_long_to_pass_on() {
     let [address, _] = addresses();
     let name = names::listen(address, 0).unwrap();
-    let mut a = Sharing::new(Scope::All).unwrap();
+    let mut a = Sharing::new(SHARED).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let start = std::time::Instant::now();
@@ -495,7 +497,7 @@ fn an_address_may_take_long_to_pass_on() {
 #[test]
 fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
-    let mut a = Sharing::new(Scope::None).unwrap();
+    let mut a = Sharing::new(Locality::SharedMemory).unwrap();
     acquire_for(&mut a, address, &udp()).unwrap();
     assert_eq!(a.partition, None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));

@@ -19,9 +19,9 @@ use super::{
 use crate::{
     bind::BindError,
     link::{
-        kept::{self, Kept},
+        kept,
         share::{Client, DIRECTORY},
-        sharing::{self, Acquired, MakeSocket, Scope, Sharing},
+        sharing::{self, Acquired, Locality, MakeSocket},
     },
 };
 
@@ -46,11 +46,11 @@ pub(super) struct Opened {
 }
 
 impl BoundAddress {
-    /// `scope`: `None` without sharing. `wanted`: the partition at other addresses.
+    /// `wanted`: the partition at other addresses.
     pub(super) fn open(
         address: IpAddr,
         interface: u32,
-        scope: Option<Scope>,
+        locality: Locality,
         exclusive: bool,
         wanted: Option<IdPartition>,
         options: &SocketOptions,
@@ -69,20 +69,21 @@ impl BoundAddress {
             Arc::new(move |reuse_port| Self::bind(address, interface, &options, reuse_port))
         };
         let error = |source| BindError::of_socket(address, source);
-        let (socket, acquired) = match scope {
+        let (socket, acquired) = match locality {
             _ if client.is_some() => (None, None),
-            Some(scope) => {
-                let place = (address, interface);
-                let (socket, acquired) = sharing::acquire(scope, place, exclusive, &make_socket)?;
-                (Some(socket), Some(acquired))
-            }
-            None => {
+            Locality::Network => {
                 let socket = make_socket(false).map_err(|source| {
                     let is_taken = source.kind() == io::ErrorKind::AddrInUse;
                     let other = is_taken.then(|| sharing::other_user(address, interface));
                     other.flatten().unwrap_or_else(|| error(source))
                 })?;
                 (Some(socket), None)
+            }
+            _ => {
+                let place = (address, interface);
+                let (socket, acquired) =
+                    sharing::acquire(locality, place, exclusive, &make_socket)?;
+                (Some(socket), Some(acquired))
             }
         };
         let ports = options.source_ports(address).max(usize::from(socket.is_none()));
@@ -97,11 +98,6 @@ impl BoundAddress {
         Ok(Opened { bound, acquired, client })
     }
 
-    pub(super) fn set_member(&mut self, socket: Socket) {
-        let overflow = Overflow::of(&socket);
-        self.member = Some((socket, overflow));
-    }
-
     pub(super) fn dropped(&self) -> u64 {
         let member = self.member.as_ref().map_or(0, |(_, overflow)| overflow.dropped);
         self.overflow.dropped + member
@@ -114,11 +110,6 @@ impl BoundAddress {
         self.flows.iter().find(|flow| flow.port == source_port).map(|flow| &flow.socket)
     }
 
-    /// False if another process reads the socket.
-    pub(super) fn is_read_here(&self, sharing: Option<&Sharing>) -> bool {
-        self.control.is_none() && !sharing.is_some_and(|sharing| sharing.is_peer(self.address))
-    }
-
     /// `reuse_port`: others may share address and port.
     fn bind(
         address: IpAddr,
@@ -127,7 +118,7 @@ impl BoundAddress {
         reuse_port: bool,
     ) -> io::Result<Socket> {
         if options.receives_for_users
-            && let Some(socket) = kept::take(Kept::Socket, address, interface)
+            && let Some(socket) = kept::take(kept::SOCKET, address, interface)
         {
             return Ok(socket.into()); // configured before
         }
@@ -141,7 +132,7 @@ impl BoundAddress {
         }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
         if options.receives_for_users {
-            kept::keep(Kept::Socket, &socket, address, interface);
+            kept::keep(kept::SOCKET, &socket, address, interface);
         }
         Ok(socket)
     }

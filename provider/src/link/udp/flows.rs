@@ -5,11 +5,12 @@
 
 use std::{io, net::IpAddr, os::fd::AsRawFd};
 
+use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::process::{Resource, getrlimit};
 use socket2::{SockFilter, Socket};
 
 use super::{message, options::SocketOptions};
-use crate::notice::OptionalFeature;
+use crate::bind::BindError;
 
 /// First port above Linux's ephemeral range (32768 to 60999), within RoCEv2's recommended range
 /// (0xC000 and up).
@@ -43,10 +44,12 @@ pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSoc
     flows
 }
 
-pub(super) fn bind_send_only(address: IpAddr, interface: u32, port: u16) -> io::Result<Socket> {
-    let socket = unbound(address, interface)?;
-    socket.bind(&message::socket_address(address, interface, port).into())?;
-    Ok(socket)
+/// Opens a socket that holds an address's port and receives nothing.
+pub(in crate::link) fn guard(address: IpAddr, interface: u32) -> Result<Socket, BindError> {
+    let socket_address = message::socket_address(address, interface, ROCE_UDP_PORT);
+    unbound(address, interface)
+        .and_then(|socket| socket.bind(&socket_address.into()).map(|()| socket))
+        .map_err(|source| BindError::of_socket(address, source))
 }
 
 fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
@@ -57,11 +60,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     // Stray packets cost no memory.
-    static SO_ATTACH_FILTER: OptionalFeature = OptionalFeature::new(
-        "SO_ATTACH_FILTER",
-        "datagrams to source ports take memory until they are dropped",
-    );
-    SO_ATTACH_FILTER.ask(socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]));
+    message::SO_ATTACH_FILTER.ask(socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]));
     let _ = socket.set_recv_buffer_size(0);
     SocketOptions::set_send_buffer(&socket);
     message::configure_sending(&socket, address.is_ipv6())?;

@@ -58,7 +58,8 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
 /// that forbids fragmentation.
 macro_rules! optional {
     ($($name:ident $without:literal;)*) => {
-        $(static $name: OptionalFeature = OptionalFeature::new(stringify!($name), $without);)*
+        $(pub(super) static $name: OptionalFeature =
+            OptionalFeature::new(stringify!($name), $without);)*
     };
 }
 
@@ -70,6 +71,9 @@ optional! {
     IP_RECVTTL "IPv4 packets are shown with TTL 64";
     UDP_GRO "packets are received singly, which is slower";
     UDP_SEGMENT "packets are sent singly, which is slower";
+    SO_RCVBUF "receive buffers keep their size";
+    SO_SNDBUF "send buffers keep their size";
+    SO_ATTACH_FILTER "datagrams to source ports take memory until they are dropped";
     SO_RXQ_OVFL "packets that a full receive buffer drops are not counted";
     IP_MTU_DISCOVER
         "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC";
@@ -217,13 +221,7 @@ impl SendBuffers {
                 libc::MSG_DONTWAIT,
             )
         };
-        usize::try_from(sent).or_else(|_| {
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-                _ => Err(error),
-            }
-        })
+        transferred(sent)
     }
 
     fn fill(&mut self, bytes: &[u8], runs: &[Transmit], to: impl Fn(&Transmit) -> SocketAddr) {
@@ -266,6 +264,17 @@ impl SendBuffers {
             self.headers.push(header);
         }
     }
+}
+
+/// Messages that a system call has sent or received.
+pub(super) fn transferred(count: libc::c_long) -> io::Result<usize> {
+    usize::try_from(count).or_else(|_| {
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(error),
+        }
+    })
 }
 
 /// Writes the segment size of several datagrams, and IP fields that differ from the socket's

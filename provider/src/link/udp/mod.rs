@@ -29,14 +29,13 @@ use tracing::warn;
 
 use super::{
     AddressSetLink, CHECK_INTERVAL, Datagram, DatagramMeta, DatagramRun, Link, MAX_RUN,
-    MulticastLink, Preparation, Prepared, RunSink, SharingLink,
-    kept::{self, Kept},
-    sealed,
+    MulticastLink, Preparation, Prepared, RunSink, SharingLink, kept, sealed,
     share::{Clients, DIRECTORY, OWN, Service},
-    sharing::{Scope, Sharing},
+    sharing::{Locality, Sharing},
 };
 use crate::{bind::BindError, notice};
 use bound_address::{BoundAddress, Opened};
+pub(super) use flows::guard;
 use groups::Groups;
 use message::SendBuffers;
 pub use options::SocketOptions;
@@ -45,38 +44,6 @@ use receive::{Overflow, ReceiveBuffers};
 
 /// Time after a socket's packet during which every call polls the sockets.
 const RECENT: Duration = Duration::from_millis(1);
-
-/// Path to other processes of the same user, host and namespaces.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Locality {
-    /// Through the network stack, like any other host.
-    Network,
-    /// Through shared memory, unseen by the host's packet filters and tcpdump.
-    SharedMemory,
-    /// As `SharedMemory`, and processes may share addresses, each with a
-    /// [partition](super::SharingLink::partition) of the numbers. The first process receives for
-    /// all and must keep [receiving](Link::receive); otherwise another takes over.
-    SharedAddress {
-        /// Preferred partition, modulo their number; if taken, the next free partition.
-        partition: u8,
-    },
-    /// As `Network`, but links of this process may share addresses.
-    SharedInProcess {
-        /// Preferred partition, as above.
-        partition: u8,
-    },
-}
-
-impl Locality {
-    const fn scope(self) -> Option<Scope> {
-        match self {
-            Self::Network => None,
-            Self::SharedMemory => Some(Scope::None),
-            Self::SharedInProcess { .. } => Some(Scope::InProcess),
-            Self::SharedAddress { .. } => Some(Scope::All),
-        }
-    }
-}
 
 /// The unprivileged link: a UDP socket per local address, and more for sending.
 ///
@@ -102,7 +69,7 @@ pub struct UdpLink {
     schedule: PollSchedule,
     blocked: Option<(IpAddr, u16)>,
     /// Errors of omitted addresses.
-    left_out: Vec<BindError>,
+    pub(crate) left_out: Vec<BindError>,
 }
 
 /// Poll schedule of the sockets beside `sharing`: a poll costs more than a packet through shared
@@ -194,14 +161,13 @@ impl UdpLink {
 
     fn on(
         addresses: &[(IpAddr, u32)],
-        locality: Locality,
+        mut locality: Locality,
         exclusive: bool,
         options: SocketOptions,
     ) -> Result<Self, BindError> {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
-        let mut scope = locality.scope();
-        if scope.is_some() && sealed::is_refused() {
+        if locality != Locality::Network && sealed::is_refused() {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
                 warn!(
@@ -210,15 +176,16 @@ impl UdpLink {
                      processes cannot share an address"
                 );
             });
-            scope = None;
+            locality = Locality::Network;
         }
-        let mut sharing = scope.map(Sharing::new).transpose().map_err(system)?;
+        let shares = locality != Locality::Network;
+        let mut sharing = shares.then(|| Sharing::new(locality)).transpose().map_err(system)?;
         let mut bound = Vec::new();
         let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
             let partition = clients.partition();
-            match BoundAddress::open(address, interface, scope, exclusive, partition, &options) {
+            match BoundAddress::open(address, interface, locality, exclusive, partition, &options) {
                 Ok(Opened { bound: opened, acquired, client }) => {
                     bound.push(opened);
                     if let (Some(sharing), Some(acquired)) = (&mut sharing, acquired) {
@@ -282,19 +249,6 @@ impl UdpLink {
             blocked: None,
             left_out,
         })
-    }
-
-    /// Opens a socket that holds an address's port and receives nothing.
-    ///
-    /// # Errors
-    /// See [`BindError`].
-    pub(super) fn guard(address: IpAddr, interface: u32) -> Result<Socket, BindError> {
-        flows::bind_send_only(address, interface, ROCE_UDP_PORT)
-            .map_err(|source| BindError::of_socket(address, source))
-    }
-
-    pub(crate) fn left_out(&self) -> &[BindError] {
-        &self.left_out
     }
 
     fn at(&self, address: IpAddr) -> Option<&BoundAddress> {
@@ -437,7 +391,8 @@ impl Link for UdpLink {
             sharing.attend(now);
             while let Some((address, socket)) = sharing.poll_member() {
                 if let Some(bound) = bound.iter_mut().find(|it| it.address == address) {
-                    bound.set_member(socket);
+                    let overflow = Overflow::of(&socket);
+                    bound.member = Some((socket, overflow));
                 }
             }
             sharing.inbox.is_settled()
@@ -445,7 +400,8 @@ impl Link for UdpLink {
         // Before the first packet from shared memory: the sockets hold older datagrams.
         if !settled || schedule.poll_at <= now {
             for it in bound {
-                if it.is_read_here(sharing.as_ref()) {
+                let is_peer = sharing.as_ref().is_some_and(|sharing| sharing.is_peer(it.address));
+                if it.control.is_none() && !is_peer {
                     count += receive(&it.socket, &mut it.overflow, it.address, sharing)?;
                 }
                 if let Some((socket, overflow)) = &mut it.member {
@@ -538,10 +494,12 @@ impl MulticastLink for UdpLink {
 
 impl AddressSetLink for UdpLink {
     fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
-        let scope = self.sharing.as_ref().map(|sharing| sharing.scope);
+        let sharing = self.sharing.as_ref();
+        let locality = sharing.map_or(Locality::Network, |sharing| sharing.locality);
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
-            let opened = BoundAddress::open(address, interface, scope, false, partition, &options)?;
+            let opened =
+                BoundAddress::open(address, interface, locality, false, partition, &options)?;
             Ok(Box::new(opened))
         })
     }
@@ -570,7 +528,7 @@ impl AddressSetLink for UdpLink {
         for bound in self.bound.extract_if(.., |bound| bound.address == address) {
             self.drops_of_closed += bound.dropped();
             if self.options.receives_for_users {
-                kept::discard(Kept::Socket, address, bound.interface);
+                kept::discard(kept::SOCKET, address, bound.interface);
             }
         }
         self.clients.forget(address);

@@ -4,7 +4,7 @@ use std::{io, net::IpAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::notice::OptionalFeature;
+use super::message::{SO_RCVBUF, SO_SNDBUF};
 
 const BUFFER: usize = 4 << 20;
 /// Smaller receive buffers get advice: one fast sender fills them before a process is scheduled.
@@ -36,14 +36,10 @@ impl SocketOptions {
 
     /// A smaller grant only reduces data in flight.
     pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
-        static SO_RCVBUF: OptionalFeature =
-            OptionalFeature::new("SO_RCVBUF", "receive buffers keep their size");
         SO_RCVBUF.ask(socket.set_recv_buffer_size(self.wanted()));
     }
 
     pub(in crate::link) fn set_send_buffer(socket: &Socket) {
-        static SO_SNDBUF: OptionalFeature =
-            OptionalFeature::new("SO_SNDBUF", "send buffers keep their size");
         SO_SNDBUF.ask(socket.set_send_buffer_size(BUFFER));
     }
 

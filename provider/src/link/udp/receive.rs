@@ -16,7 +16,7 @@ use libc::c_int;
 use memmap2::{Advice, MmapMut};
 use socket2::Socket;
 
-use super::message::{CONTROL, Control, HEADER};
+use super::message::{CONTROL, Control, HEADER, transferred};
 use crate::link::{BATCH, socket_option::option};
 
 const LONGEST: usize = 65_536;
@@ -98,10 +98,6 @@ impl MemInfo {
         let words = unsafe { option::<[u32; 9]>(socket, libc::SOL_SOCKET, libc::SO_MEMINFO) };
         let [waiting, room, .., drops] = words.ok()?;
         Some(Self { waiting, room, drops })
-    }
-
-    const fn is_nearly_full(self) -> bool {
-        self.waiting > self.room / 4 * 3
     }
 }
 
@@ -204,15 +200,10 @@ impl ReceiveBuffers {
                 std::ptr::null_mut::<libc::timespec>(),
             )
         };
-        let Ok(count) = usize::try_from(count) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-                _ => Err(error),
-            };
-        };
+        let count = transferred(count)?;
         if count == asked && nearly_full.is_none() {
-            *nearly_full = Some(MemInfo::of(socket).is_some_and(MemInfo::is_nearly_full));
+            let is_nearly_full = |info: MemInfo| info.waiting > info.room / 4 * 3;
+            *nearly_full = Some(MemInfo::of(socket).is_some_and(is_nearly_full));
         }
         let mut longest = 1;
         for header in self.headers.iter().take(count) {

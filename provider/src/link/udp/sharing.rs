@@ -9,7 +9,7 @@ use roce_transport::{
 };
 
 use super::UdpLink;
-use crate::link::{Ended, Preparation, SharedRuns, SharingLink, share::Service};
+use crate::link::{Ended, Preparation, SharedRuns, SharingLink, ensure, share::Service};
 
 impl SharingLink for UdpLink {
     fn partition(&self) -> Option<IdPartition> {
@@ -30,9 +30,8 @@ impl SharingLink for UdpLink {
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        if self.service.as_ref().is_some_and(|it| it.is_claimed(service, address)) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
+        let is_taken = self.service.as_ref().is_some_and(|it| it.is_claimed(service, address));
+        ensure(!is_taken, io::ErrorKind::AddrInUse)?;
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.claim(service),
             (None, Some(sharing)) => sharing.claim(service, address)?,

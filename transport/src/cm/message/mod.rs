@@ -1,42 +1,20 @@
 //! CM messages (12.6): the 232 bytes after a MAD header.
 
-mod about;
-mod apr;
-mod dreq;
-mod lap;
-mod mra;
-mod private_data;
-mod rej;
-mod rep;
-mod req;
-mod rtu_drep;
-mod sidr;
-mod unused;
+mod body;
 
 use alloc::boxed::Box;
 
 use thiserror::Error;
 
-pub use about::About;
-pub use apr::Apr;
-pub use dreq::Dreq;
-pub use lap::Lap;
-pub use mra::Mra;
-pub use private_data::{PrivateData, without_padding};
-pub use rej::{Rej, RejectReason};
-pub use rep::Rep;
-pub use req::{Req, ReqPath};
-pub use rtu_drep::{Drep, Rtu};
-pub use sidr::{SidrRep, SidrReq};
-pub use unused::Unused;
-
-use super::service::ServiceId;
-use crate::wire::{
-    MAD_LEN, MadHeader,
-    fields::{self, At, Field, newtype},
+pub use body::{
+    About, Apr, Drep, Dreq, Lap, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu,
+    SidrRep, SidrReq, Unused, without_padding,
 };
 
-newtype!(ServiceId);
+use crate::wire::{
+    MAD_LEN, MadHeader,
+    fields::{At, Field},
+};
 
 /// A message with its frame.
 #[derive(Clone, PartialEq, Eq, Debug)]

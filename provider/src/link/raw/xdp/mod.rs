@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{adapter::Transmit, time::Instant};
+use roce_transport::time::Instant;
 use rustix::{
     io::Errno,
     net::{
@@ -22,10 +22,7 @@ use rustix::{
     },
 };
 
-use super::{
-    frame_socket::{Arrived, FrameSocket, Received},
-    socket::PacketSocket,
-};
+use super::socket::{Arrived, PacketSocket, Received};
 use memory::{Chunk, Memory};
 pub(crate) use open::{XdpMode, XdpOptions};
 use ring::{Consumer, Producer};
@@ -40,7 +37,6 @@ pub(super) struct XdpSocket {
     /// Attached while open.
     _program: OwnedFd,
     socket: OwnedFd,
-    packet: PacketSocket,
     memory: Memory,
     fill: Producer<u64>,
     rx: Consumer<XdpDesc>,
@@ -99,13 +95,19 @@ impl Sending {
 }
 
 impl XdpSocket {
-    /// Queues a frame; returns `false` if full.
-    fn put(&mut self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+    /// Queues a frame until [`submit`](Self::submit); a long one takes `packet`. Returns `false` if
+    /// full.
+    pub(super) fn send(
+        &mut self,
+        packet: &PacketSocket,
+        head: &[u8],
+        rest: &[u8],
+    ) -> io::Result<bool> {
         let Self { sending, memory, socket, .. } = self;
         let (length, chunk) = (head.len() + rest.len(), memory.chunk());
         let parts = length.div_ceil(chunk);
         if parts > 1 && !sending.multi_buffer || parts > PARTS {
-            return self.packet.send(head, rest);
+            return packet.send(head, rest);
         }
         if sending.free.len() < parts {
             sending.reap(memory);
@@ -189,30 +191,22 @@ impl XdpSocket {
             let _ = recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT);
         }
     }
-}
 
-impl FrameSocket for XdpSocket {
-    fn segments(&self) -> usize {
-        1
-    }
-
-    fn send_run(&mut self, _: &Transmit, headers: &mut [u8], payload: &[u8]) -> io::Result<bool> {
-        self.put(headers, payload)
-    }
-
-    fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool> {
-        self.put(frame, &[])
-    }
-
-    fn submit(&mut self) {
+    pub(super) fn submit(&mut self) {
         self.sending.submit(&self.socket);
     }
 
-    fn has_unsent(&self) -> bool {
+    /// Frames wait: call [`submit`](Self::submit) again.
+    pub(super) fn has_unsent(&self) -> bool {
         self.sending.has_unsent()
     }
 
-    fn receive(&mut self, now: Instant, counters: &mut FrameCounters) -> Received<'_> {
+    pub(super) fn receive<'a>(
+        &'a mut self,
+        now: Instant,
+        packet: &'a mut PacketSocket,
+        counters: &mut FrameCounters,
+    ) -> Received<'a> {
         if !self.rx.is_ready() {
             self.poll();
         }
@@ -222,28 +216,29 @@ impl FrameSocket for XdpSocket {
         if now < self.look {
             return Ok(None);
         }
-        let frame = self.packet.receive(now, counters)?;
+        let frame = packet.receive(counters)?;
         if frame.is_none() {
             self.look = now.plus(LOOK);
         }
         Ok(frame)
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.look = Instant::ZERO;
     }
 
-    fn receive_buffer(&self) -> Option<usize> {
+    /// In bytes.
+    pub(super) fn receive_buffer(&self) -> Option<usize> {
         Some(self.rx_chunks * self.memory.chunk())
     }
 
-    fn drops(&self) -> u64 {
-        let lost = sockopt::xdp_statistics(&self.socket)
-            .map_or(0, |statistics| statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0));
-        lost + self.packet.drops()
+    /// Frames dropped for lack of room.
+    pub(super) fn drops(&self) -> u64 {
+        sockopt::xdp_statistics(&self.socket)
+            .map_or(0, |statistics| statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0))
     }
 
-    fn count(&self, counters: &mut FrameCounters) {
+    pub(super) fn count(&self, counters: &mut FrameCounters) {
         let Ok(statistics) = sockopt::xdp_statistics(&self.socket) else { return };
         counters.xdp_no_chunk = statistics.rx_dropped;
         counters.xdp_ring_full = statistics.rx_ring_full.unwrap_or(0);
@@ -251,14 +246,8 @@ impl FrameSocket for XdpSocket {
         counters.xdp_invalid = statistics.rx_invalid_descs + statistics.tx_invalid_descs;
     }
 
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let mut descriptors = vec![self.socket.as_fd()];
-        descriptors.extend(self.packet.descriptors());
-        descriptors
-    }
-
-    fn writable(&self) -> Option<BorrowedFd<'_>> {
-        // the socket is writable although all chunks are in flight
-        None
+    /// Readable on arrival.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use super::{
     super::super::{SocketOptions, socket_option::set_option},
-    Consumer, Memory, PacketSocket, Producer, Sending, XdpSocket, bpf,
+    Consumer, Memory, Producer, Sending, XdpSocket, bpf,
     program::{self, FrameLimits},
     ring::Ring,
 };
@@ -80,7 +80,6 @@ impl XdpSocket {
         config: &StationConfig,
         options: &SocketOptions,
         xdp: XdpOptions,
-        packet: PacketSocket,
     ) -> Result<Self> {
         check_queue(name, xdp.queue)?;
         let max_len = mtu as usize + ETHERNET;
@@ -117,7 +116,6 @@ impl XdpSocket {
         Ok(Self {
             _program: program,
             socket,
-            packet,
             memory,
             fill,
             rx,

@@ -73,7 +73,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let mut c = Sharing::new(Scope::All).unwrap();
+    let mut c = Sharing::new(SHARED).unwrap();
     let start = std::time::Instant::now();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -141,7 +141,7 @@ fn who_has_a_name_makes_nobody_wait() {
         assert!(!soon(|| reaches(&mut a, at(0), [src, dst], ANY)));
         let error = soon(|| acquire_for(&mut a, dst, &taken())).unwrap_err();
         assert!(matches!(error, BindError::Taken(_)), "{error}");
-        let mut b = Sharing::new(Scope::All).unwrap();
+        let mut b = Sharing::new(SHARED).unwrap();
         let error = soon(|| acquire_for(&mut b, dst, &taken())).unwrap_err();
         assert!(matches!(error, BindError::OtherUser { user: OTHER, .. }), "{error}");
     });

@@ -2,18 +2,18 @@ use std::{str::FromStr, time::Duration};
 
 use roce_transport::time::{ack_timeout, rnr_timer};
 
-pub(super) struct Words<'a>(pub(super) Vec<&'a str>);
+pub(crate) struct Words<'a>(pub(crate) Vec<&'a str>);
 
 impl<'a> Words<'a> {
-    pub(super) fn next(&mut self, what: &str) -> Result<&'a str, String> {
+    pub(crate) fn next(&mut self, what: &str) -> Result<&'a str, String> {
         if self.0.is_empty() { Err(format!("{what} is missing")) } else { Ok(self.0.remove(0)) }
     }
 
-    pub(super) fn number<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
+    pub(crate) fn number<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
         number(self.next(what)?, what)
     }
 
-    pub(super) fn eat(&mut self, word: &str) -> bool {
+    pub(crate) fn eat(&mut self, word: &str) -> bool {
         let found = self.0.first() == Some(&word);
         if found {
             self.0.remove(0);
@@ -21,7 +21,7 @@ impl<'a> Words<'a> {
         found
     }
 
-    pub(super) fn named(&mut self, name: &str) -> Result<Option<&'a str>, String> {
+    pub(crate) fn named(&mut self, name: &str) -> Result<Option<&'a str>, String> {
         let Some(at) = self.0.iter().position(|&word| word == name) else { return Ok(None) };
         if at + 1 == self.0.len() {
             return Err(format!("{name} has no value"));
@@ -30,22 +30,29 @@ impl<'a> Words<'a> {
         Ok(Some(self.0.remove(at)))
     }
 
-    pub(super) fn or<T: TryFrom<u64>>(&mut self, name: &str, default: T) -> Result<T, String> {
-        self.named(name)?.map_or(Ok(default), |word| number(word, name))
+    pub(crate) fn maybe<T: TryFrom<u64>>(&mut self, name: &str) -> Result<Option<T>, String> {
+        self.named(name)?.map(|word| number(word, name)).transpose()
     }
 
-    pub(super) fn needed<T: TryFrom<u64>>(&mut self, name: &str) -> Result<T, String> {
-        let word = self.named(name)?.ok_or_else(|| format!("{name} is missing"))?;
-        number(word, name)
+    pub(crate) fn or<T: TryFrom<u64>>(&mut self, name: &str, default: T) -> Result<T, String> {
+        Ok(self.maybe(name)?.unwrap_or(default))
     }
 
-    pub(super) fn flag(&mut self, name: &str) -> bool {
+    pub(crate) fn needed<T: TryFrom<u64>>(&mut self, name: &str) -> Result<T, String> {
+        self.maybe(name)?.ok_or_else(|| format!("{name} is missing"))
+    }
+
+    pub(crate) fn time_or(&mut self, name: &str, default: Duration) -> Result<Duration, String> {
+        self.named(name)?.map_or(Ok(default), duration)
+    }
+
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
         let found = self.0.iter().position(|&word| word == name);
         found.map(|at| self.0.remove(at)).is_some()
     }
 }
 
-pub(super) fn number<T: TryFrom<u64>>(word: &str, what: &str) -> Result<T, String> {
+pub(crate) fn number<T: TryFrom<u64>>(word: &str, what: &str) -> Result<T, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => word.parse(),
@@ -56,12 +63,12 @@ pub(super) fn number<T: TryFrom<u64>>(word: &str, what: &str) -> Result<T, Strin
         .ok_or_else(|| format!("{what} {word} is not a number; write for example 16 or 0x10"))
 }
 
-pub(super) fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
+pub(crate) fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{what} {word} is not a number; write for example 3 or -1"))
 }
 
 /// `5ms`, `rnr-timer-12` or `ack-timeout-14`.
-pub(super) fn duration(word: &str) -> Result<Duration, String> {
+pub(crate) fn duration(word: &str) -> Result<Duration, String> {
     let wrong = || format!("{word} is not a time; write for example 20us, 5ms, 2s or rnr-timer-12");
     let code = |digits: &str| digits.parse::<u8>().ok().filter(|&code| code < 32);
     if let Some(digits) = word.strip_prefix("rnr-timer-") {

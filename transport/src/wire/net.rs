@@ -1,13 +1,120 @@
-//! The 40-byte area before a datagram, in place of a GRH.
+//! Network headers, and the 40-byte area before a datagram in place of a GRH.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::{fmt, net::IpAddr};
 
-use super::{
-    Ident, NetHeader,
-    icrc::{NEXT_HEADER_IBA, NEXT_HEADER_UDP},
-};
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
+
+/// IPv4 identification and "don't fragment" bit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ident {
+    /// Both are known.
+    Known {
+        /// Identification.
+        id: u16,
+        /// "Don't fragment" bit.
+        dont_fragment: bool,
+    },
+    /// Unknown; likely this identification with "don't fragment".
+    Likely(u16),
+}
+
+impl Ident {
+    /// For the next datagram in a run.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self {
+            Self::Known { id, dont_fragment } => {
+                Self::Known { id: id.wrapping_add(1), dont_fragment }
+            }
+            Self::Likely(id) => Self::Likely(id.wrapping_add(1)),
+        }
+    }
+
+    pub(super) const fn likely(self) -> (u16, bool) {
+        match self {
+            Self::Known { id, dont_fragment } => (id, dont_fragment),
+            Self::Likely(id) => (id, true),
+        }
+    }
+}
+
+/// Network headers of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NetHeader {
+    /// Sender's address.
+    pub src: IpAddr,
+    /// Receiver's address.
+    pub dst: IpAddr,
+    /// UDP source port.
+    pub src_port: u16,
+    /// IPv4 TOS or IPv6 traffic class, with ECN bits.
+    pub traffic_class: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub hop_limit: u8,
+    /// IPv4 identification.
+    pub ident: Ident,
+    /// Fields of frames.
+    pub frame: FrameFields,
+}
+
+/// Fields for links that build frames; otherwise the kernel sets them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FrameFields(u32);
+
+impl FrameFields {
+    const V1: u32 = 1 << 31;
+
+    /// The VLAN priority is the low 3 bits of the service level.
+    #[must_use]
+    pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
+        let version = match version {
+            RoceVersion::V1 => Self::V1,
+            RoceVersion::V2 => 0,
+        };
+        Self(version | (service_level as u32 & 0xF) << 20 | flow_label & 0xF_FFFF)
+    }
+
+    /// RoCE version.
+    #[must_use]
+    pub const fn version(self) -> RoceVersion {
+        if self.0 & Self::V1 == 0 { RoceVersion::V2 } else { RoceVersion::V1 }
+    }
+
+    /// Service level, 4 bits.
+    #[must_use]
+    pub const fn service_level(self) -> u8 {
+        (self.0 >> 20) as u8 & 0xF
+    }
+
+    /// Flow label, 20 bits.
+    #[must_use]
+    pub const fn flow_label(self) -> u32 {
+        self.0 & 0xF_FFFF
+    }
+}
+
+impl fmt::Debug for FrameFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameFields")
+            .field("version", &self.version())
+            .field("service_level", &self.service_level())
+            .field("flow_label", &self.flow_label())
+            .finish()
+    }
+}
+
+impl NetHeader {
+    /// True for "congestion experienced" (RFC 3168), which RoCE v1 lacks.
+    #[must_use]
+    pub const fn is_congested(&self) -> bool {
+        self.traffic_class & 3 == 3 && matches!(self.frame.version(), RoceVersion::V2)
+    }
+}
+
+pub(super) const NEXT_HEADER_UDP: u8 = 17;
+/// "Next header" of a GRH before a BTH.
+pub const NEXT_HEADER_IBA: u8 = 27;
 
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
@@ -33,10 +140,7 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
         }
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let header = &mut area[20..];
-            let (id, dont_fragment) = match net.ident {
-                Ident::Known { id, dont_fragment } => (id, dont_fragment),
-                Ident::Likely(id) => (id, true),
-            };
+            let (id, dont_fragment) = net.ident.likely();
             header[..2].copy_from_slice(&[0x45, net.traffic_class]);
             // wraps only beyond IPv4's length
             header[2..4].copy_from_slice(&udp_length.wrapping_add(20).to_be_bytes());
@@ -141,7 +245,6 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::FrameFields;
 
     fn net(src: IpAddr, dst: IpAddr, traffic_class: u8, hop_limit: u8) -> NetHeader {
         let ident = Ident::Known { id: 0x1234, dont_fragment: true };

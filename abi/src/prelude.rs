@@ -1,0 +1,12 @@
+//! Names that the functions of the C interface share.
+
+pub(crate) use std::ffi::{c_char, c_int, c_uint, c_void};
+
+pub(crate) use crate::{
+    call::{self, CallId},
+    errno::{Errno, Result, refuse_if},
+    export::export,
+    layout::{consts::*, *},
+    objects::object::Object,
+    rule::Rule,
+};
