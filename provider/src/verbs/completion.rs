@@ -238,8 +238,8 @@ impl ChannelInner {
             engine.count_empty_wakeup();
         }
         if let Some(cq) = event_loop.disarm_one(is_woken) {
-            self.add(cq);
-            return self.take();
+            engine.add_event();
+            return self.taken(&cq).or_else(|| self.take());
         }
         drop(engine.lock()); // another holder may complete into a queue
         let taken = self.take();

@@ -383,7 +383,6 @@ impl Adapter {
             });
         }
         let mut visits = VISITS;
-        let mut split = None;
         while visits > 0
             && let Some(turn) = self.sending.begin()
         {
@@ -393,14 +392,9 @@ impl Adapter {
                 self.sending.end(turn, 0, false);
                 continue;
             }
-            let splits = turn.is_fresh && self.splits(index, split);
-            split = if splits { Some(index) } else { split };
-            let (sent, ends) = self.transmit_singles(now, &turn, splits, buffer);
+            let (sent, ends) = self.transmit_singles(now, &turn, buffer);
             if ends {
-                match splits {
-                    true => self.sending.postpone(turn, sent),
-                    false => self.sending.end(turn, sent, false),
-                }
+                self.sending.end(turn, sent, false);
                 continue;
             }
             let counted = self.counted_before(index);
@@ -418,7 +412,7 @@ impl Adapter {
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
                 let (qp, mut env) = self.split_to_send(index, now);
-                let Some(built) = qp.build(slot, splits, &mut env) else {
+                let Some(built) = qp.build(slot, &mut env) else {
                     let is_flushing = qp.is_flushing();
                     if is_flushing {
                         visits = 0; // flushing is enough work for one call
@@ -431,17 +425,12 @@ impl Adapter {
                 self.reports.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
-                if splits {
-                    break (true, false);
-                }
                 bytes +=
                     self.transmit_middles(now, index, turn.bytes.saturating_sub(bytes), buffer);
             };
             self.record_decisions(now, index);
             if full {
                 self.sending.interrupt(turn, bytes);
-            } else if splits && bytes > 0 {
-                self.sending.postpone(turn, bytes);
             } else {
                 self.sending.end(turn, bytes, has_more);
             }
@@ -458,21 +447,11 @@ impl Adapter {
         }
     }
 
-    /// True if a queue pair sends its acknowledgement now, and its request in another turn:
-    /// beside others of its flow, acknowledgements share a run, and requests the next.
-    fn splits(&self, index: usize, before: Option<usize>) -> bool {
-        let path = |index: usize| self.qps.get(index)?.common.peer.path;
-        let is_beside = |other: Option<usize>| other.is_some_and(|it| path(it) == path(index));
-        self.qps[index].responds_and_requests()
-            && (is_beside(before) || is_beside(self.sending.turns.next_fresh()))
-    }
-
-    /// Returns the bytes sent, and whether the turn ends.
+    /// Returns the bytes sent, and whether nothing else is to send.
     fn transmit_singles(
         &mut self,
         now: Instant,
         turn: &Turn,
-        splits: bool,
         buffer: &mut TransmitBuffer,
     ) -> (u64, bool) {
         if !self.predicts() {
@@ -484,7 +463,7 @@ impl Adapter {
         let (mut part, mut requests) = (0, false);
         while part < turn.bytes
             && let Some(slot) = buffer.slot()
-            && let Some(single) = qp.build_single(slot, splits, credits, now, dcqcn)
+            && let Some(single) = qp.build_single(slot, credits, now, dcqcn)
             && let Some(path) = &qp.common.peer.path
         {
             let built = Built::new(single.length);
@@ -493,9 +472,6 @@ impl Adapter {
             counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
             part += (single.length as u64).max(LEAST_PART);
             requests |= single.is_request;
-            if splits {
-                return (part, true);
-            }
             if !qp.may_send() {
                 if requests {
                     let deadline = qp.deadline();

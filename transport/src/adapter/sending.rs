@@ -65,11 +65,6 @@ impl Sending {
         self.turns.interrupt(turn, sent, &mut self.places[turn.index]);
     }
 
-    #[inline]
-    pub(super) fn postpone(&mut self, turn: Turn, sent: u64) {
-        self.turns.postpone(turn, sent, &mut self.places[turn.index]);
-    }
-
     /// Credits for READs and for the destination.
     #[inline]
     pub(super) fn headroom(&self, index: usize, asked: u64, in_flight: u64) -> (Credits, Credits) {

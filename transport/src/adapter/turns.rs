@@ -27,8 +27,7 @@ pub(super) struct TurnState {
 pub(super) struct Turn {
     pub(super) index: usize,
     pub(super) bytes: u64,
-    /// Its queue pair was idle before.
-    pub(super) is_fresh: bool,
+    is_fresh: bool,
 }
 
 /// A queue pair's entry, added if missing.
@@ -49,10 +48,6 @@ impl Turns {
         let are_few = self.fresh.len() <= most;
         let only = are_few && self.others.is_empty() && self.unfinished.is_none();
         only.then(|| self.fresh.iter().copied())
-    }
-
-    pub(super) fn next_fresh(&self) -> Option<usize> {
-        self.fresh.front().copied()
     }
 
     pub(super) fn add(&mut self, index: usize, place: &mut TurnState) {
@@ -105,12 +100,6 @@ impl Turns {
     pub(super) fn interrupt(&mut self, turn: Turn, sent: u64, place: &mut TurnState) {
         place.credit = place.credit.saturating_sub(sent);
         self.unfinished = Some(Turn { bytes: turn.bytes.saturating_sub(sent), ..turn });
-    }
-
-    /// A fresh queue pair goes on behind the others.
-    pub(super) fn postpone(&mut self, turn: Turn, sent: u64, place: &mut TurnState) {
-        place.credit = place.credit.saturating_sub(sent);
-        self.fresh.push_back(turn.index);
     }
 
     pub(super) fn remove(&mut self, index: usize, place: &mut TurnState) {

@@ -351,19 +351,7 @@ impl Qp {
         self.requester.flight.take_lost()
     }
 
-    /// True if an acknowledgement and one packet of requests are due.
-    pub(crate) fn responds_and_requests(&self) -> bool {
-        self.responder.responses.is_acknowledgement()
-            && self.requester.has_one_packet(self.common.mtu.bytes())
-    }
-
-    /// `splits`: the acknowledgement first.
-    pub(crate) fn build(
-        &mut self,
-        slot: &mut [u8],
-        splits: bool,
-        env: &mut Env<'_>,
-    ) -> Option<Built> {
+    pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if self.is_flushing() {
             self.flush(env);
         }
@@ -381,7 +369,11 @@ impl Qp {
             return Some(built);
         }
         // a lone request first: the acknowledgement, usually shorter, ends the run
-        if !splits && (self.turn.requests_first || self.responds_and_requests()) {
+        let passes = || {
+            self.responder.responses.is_acknowledgement()
+                && self.requester.has_one_packet(self.common.mtu.bytes())
+        };
+        if self.turn.requests_first || passes() {
             self.build_request(slot, env).or_else(|| self.build_response(slot, env))
         } else {
             self.build_response(slot, env).or_else(|| self.build_request(slot, env))

@@ -1,7 +1,4 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use roce_transport::{
     addr::{Qpn, udp_source_port},
@@ -105,37 +102,6 @@ fn queue_pairs_with_one_port_share_a_run() {
         let first = |ident| matches!(ident, Ident::Known { id: 0, .. });
         let runs = packets.iter().filter(|record| first(record.net.ident)).count();
         assert_eq!((packets.len(), runs), (64, PORTS.len()), "{side:?}");
-    }
-}
-
-/// Acknowledgements share a run, and requests the next.
-#[test]
-fn responses_of_several_queue_pairs_are_two_runs() {
-    for number in [1, 2, 64] {
-        let mut pair = Pair::new();
-        let (near, far) = (pair.a.buffer(64), pair.b.buffer(64));
-        let ip = pair.b.ip;
-        pair.b.adapter.set_flow_ports(ip, vec![PORTS[0]]);
-        let ends: Vec<_> = (0..number).map(|_| pair.connect(Options::default())).collect();
-        for (a, b) in &ends {
-            pair.post_recv(a, &RecvWr::new(1, [near.all()]));
-            pair.post_recv(b, &RecvWr::new(1, [far.all()]));
-            pair.post_send(a, &SendWr::send(2, near.all()));
-        }
-        pair.transmit(Side::A);
-        pair.now = pair.now.plus(Duration::from_micros(1));
-        pair.deliver();
-        for (_, b) in &ends {
-            pair.post_send(b, &SendWr::send(3, far.all()));
-        }
-        pair.run();
-        let packets: Vec<_> = pair.trace.from(Side::B).collect();
-        let first = |ident| matches!(ident, Ident::Known { id: 0, .. });
-        let runs = packets.iter().filter(|record| first(record.net.ident)).count();
-        assert_eq!((packets.len(), runs), (2 * number, number.min(2)));
-        for (a, b) in &ends {
-            assert_eq!((a.send_outcomes(), b.send_outcomes()), (all_ok([2], 0), all_ok([3], 0)));
-        }
     }
 }
 

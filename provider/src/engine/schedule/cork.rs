@@ -10,8 +10,8 @@
 //! Acknowledgements wait for the program's reply, if it replied to the previous message within
 //! [`CLOSELY`] and posted only receives in between. A reply never waits.
 //!
-//! In an event loop only requests of further events and of long series wait: the program may sleep
-//! after any other.
+//! In an event loop requests wait while the program has further events to take. After the last, only
+//! those of long series do: the program may sleep.
 //!
 //! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
 //! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
@@ -199,14 +199,11 @@ impl Cork {
             let closely = if is_known { CORK_TIMER } else { CLOSELY };
             self.responses.expected = self.responses.excused || now.since(found_at) <= closely;
         }
-        if self.waiting.acknowledgements && next != Next::TakesEvent {
+        if self.waiting.acknowledgements {
             return false; // acknowledgements leave with the reply
         }
-        let is_followed = match next {
-            Next::Polls => self.posts.in_series,
-            Next::TakesEvent => true,
-            Next::Sleeps => self.posts.in_series && self.posts.series >= run.segments,
-        };
+        let is_followed =
+            self.posts.in_series && (next != Next::Sleeps || self.posts.series >= run.segments);
         let may_wait = is_followed && self.sent == SendPath::Call && !self.uncorked.lasts(now);
         if !may_wait || load.largest > LARGEST {
             return false;
@@ -423,26 +420,29 @@ mod tests {
     }
 
     #[test]
-    fn responses_wait_for_those_of_further_events() {
+    fn responses_to_further_events_wait() {
         let mut program = Program::new();
         program.find();
         assert!(!program.post(64, AT_ONCE));
         for _ in 0..3 {
-            assert!(program.find());
             program.next = Next::TakesEvent;
+            assert!(program.find());
+            assert!(!program.post(64, AT_ONCE), "the peer works on the first meanwhile");
             assert!((0..3).all(|_| program.post(64, AT_ONCE)));
-            program.next = Next::Polls;
+            program.next = Next::Sleeps;
             assert!(!program.post(64, AT_ONCE), "the last one leaves, and takes all along");
             assert!(!program.cork.is_corked());
             // nothing to post for the last event: polls
             assert!(program.find());
             program.next = Next::TakesEvent;
+            assert!(!program.post(64, AT_ONCE));
             assert!(program.post(64, AT_ONCE));
             program.poll();
             assert!(!program.cork.is_corked());
         }
         assert!(program.find());
         program.next = Next::TakesEvent;
+        assert!(!program.post(64, AT_ONCE));
         assert!(program.post(64, AT_ONCE));
         assert_eq!(program.cork.set_timer(program.now), Some(ACK_TIMER));
         assert_eq!(program.cork.set_timer(program.now), None, "it is set for the next ones, too");

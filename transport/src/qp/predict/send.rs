@@ -27,7 +27,6 @@ impl Qp {
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
-        splits: bool,
         credits: impl FnOnce(u64) -> Credits,
         now: Instant,
         dcqcn: Option<&Dcqcn>,
@@ -44,12 +43,14 @@ impl Qp {
         if self.congestion.due || self.rate.limit().is_some() {
             return None;
         }
-        let is_first =
-            !splits && (self.responder.responses.is_empty() || self.responds_and_requests());
+        let responses = &mut self.responder.responses;
+        let is_first = responses.is_empty()
+            || responses.is_acknowledgement()
+                && self.requester.has_one_packet(self.common.mtu.bytes());
         if !is_first {
-            let length = match self.turn.requests_first && !splits {
+            let length = match self.turn.requests_first {
                 true => None,
-                false => self.responder.responses.build_single(&self.common, slot),
+                false => responses.build_single(&self.common, slot),
             };
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
