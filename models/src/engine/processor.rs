@@ -6,7 +6,8 @@ pub(super) use std::hint;
 pub(super) mod thread {
     pub(in super::super) use loom::thread::yield_now;
 
-    pub(in super::super) fn sleep(_: std::time::Duration) {
+    pub(in super::super) fn sleep(time: std::time::Duration) {
+        crate::clock::pass(time);
         yield_now();
     }
 }

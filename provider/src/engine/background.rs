@@ -100,15 +100,16 @@ impl Engine {
         }
     }
 
-    /// True if arrivals went unserved; `None`: no arrivals, or the polling thread lacks a
-    /// processor.
+    /// True if arrivals went unserved; `None`: no arrivals, too short a time, or the polling thread
+    /// lacks a processor.
     fn is_absent(&self, response: &mut Option<Watched>) -> Option<bool> {
-        let before = self.calls.served();
+        let (before, start) = (self.calls.served(), clock::now());
         let watched = self.poller.watch();
         self.sleep_beside_timer(ABSENT);
         self.attend_timer(response);
-        if self.is_awaited(clock::now()) {
-            return None; // a waiting thread is expected
+        let now = clock::now();
+        if self.is_awaited(now) || now.since(start) < ABSENT {
+            return None; // a waiting thread is expected, or the timer ended the sleep
         }
         let received = match self.try_lock() {
             Some(mut shard) if self.calls.served() == before => self.serve(&mut shard, false),

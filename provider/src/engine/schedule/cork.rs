@@ -10,8 +10,8 @@
 //! Acknowledgements wait for the program's reply, if it replied to the previous message within
 //! [`CLOSELY`] and posted only receives in between. A reply never waits.
 //!
-//! In an event loop requests wait while the program has further events to take. After the last, only
-//! those of long series do: the program may sleep.
+//! In an event loop requests wait while the program has further events to take. After the last,
+//! only those of long series do: the program may sleep.
 //!
 //! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
 //! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
