@@ -30,14 +30,24 @@ macro_rules! rules {
             pub(crate) const fn errno(self) -> (c_int, &'static str) {
                 match self {
                     $(Self::$name => (libc::$errno, stringify!($errno)),)*
-                    _ => (libc::EINVAL, "EINVAL"),
+                    Self::Modify(_)
+                    | Self::MissingAttributes { .. }
+                    | Self::ExtraAttributes { .. }
+                    | Self::TooManySges { .. }
+                    | Self::InlineTooLong { .. }
+                    | Self::CompletionVector { .. } => (libc::EINVAL, "EINVAL"),
                 }
             }
 
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*
-                    _ => None,
+                    Self::Modify(_)
+                    | Self::MissingAttributes { .. }
+                    | Self::ExtraAttributes { .. }
+                    | Self::TooManySges { .. }
+                    | Self::InlineTooLong { .. }
+                    | Self::CompletionVector { .. } => None,
                 }
             }
         }

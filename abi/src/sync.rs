@@ -50,7 +50,18 @@ impl Changes {
         }
     }
 
-    /// Retries `attempt` after each change. Gives up after `limit`; [`Duration::MAX`]: never.
+    /// Retries `attempt` after each change.
+    pub(crate) fn wait_for<R>(&self, attempt: impl Fn() -> Option<R>) -> R {
+        loop {
+            let seen = self.count.load(Ordering::SeqCst);
+            if let Some(result) = attempt() {
+                return result;
+            }
+            self.pause(seen, None);
+        }
+    }
+
+    /// Gives up after `limit`.
     pub(crate) fn wait_within<R>(
         &self,
         limit: Duration,

@@ -402,7 +402,9 @@ impl Device {
         let sockets = options.sockets();
         let link = match self.kind {
             Kind::Loopback(but) => UdpLink::bind_loopback(but, locality, sockets)?,
-            _ => UdpLink::bind(&self.places(), locality, sockets)?,
+            Kind::Address | Kind::Interface | Kind::Raw(..) => {
+                UdpLink::bind(&self.places(), locality, sockets)?
+            }
         };
         self.watched(link, options)
     }

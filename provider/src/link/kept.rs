@@ -16,19 +16,24 @@ use tracing::debug;
 
 use crate::sync::Mutex;
 
-/// Kinds of descriptors.
-pub(super) const SOCKET: &str = "socket";
-pub(super) const STATE: &str = "state";
-
-/// Descriptor names have no colons.
-fn name(kind: &str, address: IpAddr, interface: u32) -> String {
-    format!("{kind} {address}%{interface}").replace(':', "_")
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kept {
+    Socket,
+    State,
 }
 
-pub(super) fn take(kind: &str, address: IpAddr, interface: u32) -> Option<OwnedFd> {
+impl Kept {
+    /// Descriptor names have no colons.
+    fn name(self, address: IpAddr, interface: u32) -> String {
+        let kind = if self == Self::Socket { "socket" } else { "state" };
+        format!("{kind} {address}%{interface}").replace(':', "_")
+    }
+}
+
+pub(super) fn take(kept: Kept, address: IpAddr, interface: u32) -> Option<OwnedFd> {
     static GIVEN: OnceLock<Mutex<BTreeMap<String, OwnedFd>>> = OnceLock::new();
     let mut given = GIVEN.get_or_init(|| Mutex::new(given())).lock();
-    given.remove(&name(kind, address, interface))
+    given.remove(&kept.name(address, interface))
 }
 
 fn given() -> BTreeMap<String, OwnedFd> {
@@ -40,14 +45,14 @@ fn given() -> BTreeMap<String, OwnedFd> {
 }
 
 /// Has no effect outside a systemd service.
-pub(super) fn keep(kind: &str, descriptor: impl AsFd, address: IpAddr, interface: u32) {
-    let name = name(kind, address, interface);
+pub(super) fn keep(kept: Kept, descriptor: impl AsFd, address: IpAddr, interface: u32) {
+    let name = kept.name(address, interface);
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
     log_failure(sd_notify::notify_with_fds(&state, &[descriptor.as_fd()]));
 }
 
-pub(super) fn discard(kind: &str, address: IpAddr, interface: u32) {
-    let name = name(kind, address, interface);
+pub(super) fn discard(kept: Kept, address: IpAddr, interface: u32) {
+    let name = kept.name(address, interface);
     log_failure(sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]));
 }
 

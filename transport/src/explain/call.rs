@@ -183,7 +183,13 @@ const fn range(attribute: Attribute) -> &'static str {
         Attribute::MinRnrTimer => "min_rnr_timer is a code of five bits; 12 is 0.64 ms",
         Attribute::MaxRdAtomic => "ibv_query_device: max_qp_init_rd_atom",
         Attribute::MaxDestRdAtomic => "ibv_query_device: max_qp_rd_atom",
-        _ => "ibv_modify_qp(3) has the attribute's range",
+        Attribute::CurrentState
+        | Attribute::PKeyIndex
+        | Attribute::Access
+        | Attribute::QKey
+        | Attribute::Av
+        | Attribute::AltPath
+        | Attribute::PathMigration => "ibv_modify_qp(3) has the attribute's range",
     }
 }
 

@@ -86,12 +86,22 @@ impl Explain for WcError {
 
 /// Advice if the peer violates the protocol.
 fn of_responder(general: Reason, cause: Cause) -> Reason {
-    match cause {
-        Cause::Responder(Syndrome::Nak(NakCode::InvalidRdRequest) | Syndrome::Reserved(_)) => {
-            let advice = "the peer's adapter sends a NAK that reliable connections do not have: a \
-                          capture (--pcap) shows it";
-            Reason { advice: advice.into(), ..general }
-        }
-        _ => general,
+    let Cause::Responder(syndrome) = cause else { return general };
+    match syndrome {
+        Syndrome::Ack { .. }
+        | Syndrome::RnrNak { .. }
+        | Syndrome::Nak(
+            NakCode::PsnSequenceError
+            | NakCode::InvalidRequest
+            | NakCode::RemoteAccessError
+            | NakCode::RemoteOperationalError,
+        ) => general,
+        Syndrome::Nak(NakCode::InvalidRdRequest) | Syndrome::Reserved(_) => Reason {
+            advice:
+                "the peer's adapter sends a NAK that reliable connections do not have: a capture \
+                 (--pcap) shows it"
+                    .into(),
+            ..general
+        },
     }
 }

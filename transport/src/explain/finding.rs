@@ -332,7 +332,19 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
             }
         }
         Cause::Responder(syndrome) => peer = Some(format!("sent {syndrome}")),
-        _ => {}
+        Cause::Flushed
+        | Cause::Access(_)
+        | Cause::TooLong { .. }
+        | Cause::TooShort { .. }
+        | Cause::Bind(_)
+        | Cause::NotAWord { .. }
+        | Cause::NoReadsAllowed
+        | Cause::ResponseMismatch
+        | Cause::Refused(_)
+        | Cause::NoRoute
+        | Cause::ForeignAddressHandle
+        | Cause::WrongOperation
+        | Cause::Injected => {}
     }
     let finding = Finding::new(at, what, reason);
     Finding { status: Some(error.status), peer, silent, ..finding }

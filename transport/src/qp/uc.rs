@@ -43,7 +43,10 @@ impl Responder {
                 self.abandon(common, env);
                 let reason = match refused {
                     Refused::NotReady => DropReason::NoReceiveRequest,
-                    _ => DropReason::RequestRefused,
+                    Refused::Fatal(..)
+                    | Refused::Busy
+                    | Refused::BehindRead
+                    | Refused::Invalidate(_) => DropReason::RequestRefused,
                 };
                 Outcome::Done(Disposition::Dropped(reason))
             }

@@ -31,16 +31,13 @@ pub(crate) fn for_acknowledgement<R>(
     kind: Kind,
     what: impl FnOnce() -> String,
 ) -> R {
-    let limit = if is_on() { SUSPICION } else { Duration::MAX };
-    if let Some(result) = changes.wait_within(limit, &attempt) {
-        return result;
-    }
-    report::emit_here(kind, "called", what());
-    loop {
-        if let Some(result) = changes.wait_within(Duration::MAX, &attempt) {
+    if is_on() {
+        if let Some(result) = changes.wait_within(SUSPICION, &attempt) {
             return result;
         }
+        report::emit_here(kind, "called", what());
     }
+    changes.wait_for(attempt)
 }
 
 /// Runs after each [`SUSPICION`]. `endless` says why only another thread can end the wait.

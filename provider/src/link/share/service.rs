@@ -35,8 +35,14 @@ use crate::{
     cancel::Uncancelled,
     clock,
     link::{
-        CHECK_INTERVAL, DatagramRun, Ended, arrival::Arrival, conn_record, credentials,
-        descriptors::send_with, epoll::ready, kept, message, stranger::unix_socket,
+        CHECK_INTERVAL, DatagramRun, Ended,
+        arrival::Arrival,
+        conn_record, credentials,
+        descriptors::send_with,
+        epoll::ready,
+        kept::{self, Kept},
+        message,
+        stranger::unix_socket,
     },
     signals::without_sigpipe,
 };
@@ -98,11 +104,11 @@ impl Service {
         let (address, interface) = addresses.first().copied().unwrap_or(([0; 4].into(), 0));
         let error = |source| BindError::NoDoor { address, source };
         admission::prepare(directory).map_err(error)?;
-        let state = match kept::take(kept::STATE, address, interface) {
+        let state = match kept::take(Kept::State, address, interface) {
             Some(state) => state.into(),
             None => {
                 let state = admission::state_file(directory, address, interface).map_err(error)?;
-                kept::keep(kept::STATE, &state, address, interface);
+                kept::keep(Kept::State, &state, address, interface);
                 state
             }
         };

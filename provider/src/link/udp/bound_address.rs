@@ -19,7 +19,7 @@ use super::{
 use crate::{
     bind::BindError,
     link::{
-        kept,
+        kept::{self, Kept},
         share::{Client, DIRECTORY},
         sharing::{self, Acquired, Locality, MakeSocket},
     },
@@ -118,7 +118,7 @@ impl BoundAddress {
         reuse_port: bool,
     ) -> io::Result<Socket> {
         if options.receives_for_users
-            && let Some(socket) = kept::take(kept::SOCKET, address, interface)
+            && let Some(socket) = kept::take(Kept::Socket, address, interface)
         {
             return Ok(socket.into()); // configured before
         }
@@ -132,7 +132,7 @@ impl BoundAddress {
         }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
         if options.receives_for_users {
-            kept::keep(kept::SOCKET, &socket, address, interface);
+            kept::keep(Kept::Socket, &socket, address, interface);
         }
         Ok(socket)
     }

@@ -29,7 +29,9 @@ use tracing::warn;
 
 use super::{
     AddressSetLink, CHECK_INTERVAL, Datagram, DatagramMeta, DatagramRun, Link, MAX_RUN,
-    MulticastLink, Preparation, Prepared, RunSink, SharingLink, kept, sealed,
+    MulticastLink, Preparation, Prepared, RunSink, SharingLink,
+    kept::{self, Kept},
+    sealed,
     share::{Clients, DIRECTORY, OWN, Service},
     sharing::{Locality, Sharing},
 };
@@ -528,7 +530,7 @@ impl AddressSetLink for UdpLink {
         for bound in self.bound.extract_if(.., |bound| bound.address == address) {
             self.drops_of_closed += bound.dropped();
             if self.options.receives_for_users {
-                kept::discard(kept::SOCKET, address, bound.interface);
+                kept::discard(Kept::Socket, address, bound.interface);
             }
         }
         self.clients.forget(address);
