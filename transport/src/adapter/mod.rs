@@ -492,25 +492,26 @@ impl Adapter {
         left: u64,
         buffer: &mut TransmitBuffer,
     ) -> u64 {
-        let length = self.qps[index].middle_length().filter(|_| self.qps.counted.is_empty());
+        let length = self.qps[index].middle_length().filter(|_| self.predicts());
         let Some(length) = length else { return 0 };
         let part = (length as u64).max(LEAST_PART);
         let most = left.div_ceil(part).min(buffer.room_for(length + ICRC_LEN) as u64);
         let (qp, env) = self.split_to_send(index, now);
-        let Some(middles) = qp.take_middles(most as u32, length, &env) else { return 0 };
-        let Some(path) = self.qps[index].common.peer.path else { return 0 };
+        let Some(run) = qp.take_middles(most as u32, length, &env) else { return 0 };
+        let Self { qps, reports, .. } = self;
+        let qp = &mut qps[index];
+        let Some(path) = qp.common.peer.path else { return 0 };
         let packet = Built::new(length);
         let mut built = 0;
-        while built < middles.count
+        while built < run.count
             && let Some(slot) = buffer.slot()
-            && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.decisions)
+            && qp.build_middle(&run, built, slot)
         {
             buffer.commit(&packet, &path, built > 0);
-            self.record_sent(now, index, buffer);
             built += 1;
         }
         let sent = u64::from(built);
-        self.reports.counters.count_sent(sent, length + ICRC_LEN);
+        reports.counters.count_sent(sent, length + ICRC_LEN);
         sent * part
     }
 
@@ -532,23 +533,14 @@ impl Adapter {
 
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &mut self.qps[index];
-        let env = Env {
-            now,
-            resources: &mut self.resources,
-            reports: &mut self.reports,
-            late: self.late.at(now),
-            read_credits: Credits::NONE,
-            send_credits: Credits::NONE,
-            not_ready: false,
-            congested: false,
-        };
+        let mut env = Env::new(now, &mut self.resources, &mut self.reports);
+        env.late = self.late.at(now);
         (qp, env)
     }
 
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
-        let headroom =
-            qp.has_requests().then(|| self.sending.headroom(index, qp.reads().0, qp.flight().0));
+        let headroom = qp.has_requests().then(|| self.sending.headroom(index, qp));
         let (qp, mut env) = self.split(index, now);
         (env.read_credits, env.send_credits) = headroom.unwrap_or((Credits::NONE, Credits::NONE));
         (qp, env)
@@ -570,15 +562,7 @@ impl Adapter {
     }
 
     pub(super) fn record_headroom(&mut self, index: usize, now: Instant) {
-        let idle = (0, false);
-        let (reads, flight, lost) = self
-            .qps
-            .get_mut(index)
-            .map_or((idle, idle, false), |qp| (qp.reads(), qp.flight(), qp.take_lost()));
-        if lost {
-            self.sending.destinations.on_loss(index, now);
-        }
-        let next = self.sending.record_headroom(index, reads, flight, now);
+        let next = self.sending.record_headroom(index, &mut self.qps[index], now);
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 

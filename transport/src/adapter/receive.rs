@@ -7,12 +7,11 @@ use crate::{
     addr::{Gid, PKey},
     event::{Disposition, DropReason},
     ids::Qpn,
-    psn::Psn,
-    qp::{Common, QpType, State},
+    qp::{Common, Env, QpType, State},
     time::Instant,
     wire::{
-        Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Service, Single,
-        SingleKind, verify_icrc, verify_icrc_of,
+        Bth, Datagram, DatagramRun, IcrcMatch, NetHeader, Operation, Packet, Predictable,
+        Predicted, Service, verify_icrc, verify_icrc_of,
     },
 };
 
@@ -53,6 +52,7 @@ impl Receipt {
     }
 }
 
+/// An expected middle packet, which others of its run may follow.
 #[derive(Clone, Copy)]
 struct Middle {
     index: usize,
@@ -89,19 +89,17 @@ impl Adapter {
         let mut payloads = run.payloads().peekable();
         while let Some(bytes) = payloads.next() {
             let datagram = Datagram { net: &net, bytes, meta: run.meta };
-            let (receipt, middle) = self.handle(now, &datagram);
-            let middle = match payloads.peek() {
-                Some(_) => middle.or_else(|| self.continued_response(&receipt, &datagram)),
-                None => None,
-            };
+            let (_, middle) = self.handle(now, &datagram);
             net.ident = net.ident.next();
             let Some(middle) = middle else { continue };
             let mut taken = false;
-            while let Some(next) = payloads.next_if(|next| {
-                let datagram = Datagram { net: &net, bytes: next, meta: run.meta };
-                self.receive_next(middle, bytes, &datagram)
-            }) {
-                self.count_arrival(next);
+            while payloads
+                .next_if(|next| {
+                    let datagram = Datagram { net: &net, bytes: next, meta: run.meta };
+                    self.receive_next(middle, bytes, &datagram)
+                })
+                .is_some()
+            {
                 net.ident = net.ident.next();
                 taken = true;
             }
@@ -118,20 +116,13 @@ impl Adapter {
 
     /// Also returns how the run may continue.
     fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
-        match self.receive_expected(now, datagram) {
-            Some(receipt) => (receipt, None),
-            None => self.handle_any(now, datagram),
-        }
+        self.receive_expected(now, datagram)
+            .unwrap_or_else(|| (self.handle_any(now, datagram), None))
     }
 
     #[inline(never)]
-    fn handle_any(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
+    fn handle_any(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
         let mark = self.begin_record(now);
-        if let Some((receipt, middle)) = self.receive_middle(now, datagram) {
-            self.count_arrival(datagram.bytes);
-            self.end_arrival(mark, now, datagram, receipt.disposition);
-            return (receipt, Some(middle));
-        }
         let packet = Packet::parse(datagram.bytes);
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
         self.count_arrival(datagram.bytes);
@@ -149,56 +140,51 @@ impl Adapter {
         }
         self.count_since(counted);
         self.end_arrival(mark, now, datagram, receipt.disposition);
-        (receipt, None)
+        receipt
     }
 
     /// Handles a [predicted](crate::qp) packet. `None`: nothing done.
     #[inline]
-    fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
+    fn receive_expected(
+        &mut self,
+        now: Instant,
+        datagram: &Datagram<'_>,
+    ) -> Option<(Receipt, Option<Middle>)> {
         let Datagram { net, bytes, meta } = *datagram;
-        let single = Single::parse(bytes)?;
+        let packet = Predictable::parse(bytes)?;
         if !self.predicts() || net.is_congested() || meta.congested || meta.not_ready {
             return None;
         }
-        let index = self.qps.find(single.bth.dest_qp)?;
-        let qp = &mut self.qps[index];
-        if !qp.expects(net, &single) {
+        let index = self.qps.find(packet.bth.dest_qp)?;
+        let Self { qps, sending, resources, reports, .. } = self;
+        let qp = &mut qps[index];
+        if !qp.expects(net, &packet) {
             return None;
         }
         let icrc = Self::check_icrc(Some(&mut qp.common), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) {
             return None;
         }
-        let (qp, mut env) = self.split(index, now);
-        let disposition = qp.take_expected(&single, &mut env)?;
+        let disposition = qp.take_expected(&packet, &mut Env::new(now, resources, reports))?;
         qp.set_lossless(meta.checksum_verified);
-        let is_request = matches!(single.kind, SingleKind::Send | SingleKind::Write(_));
-        let deadline = if is_request { None } else { qp.deadline() };
-        self.qps.timers.set(index, deadline);
-        self.make_ready(index);
-        if !is_request {
+        if qp.may_send() {
+            sending.make_ready(index);
+        }
+        if disposition != Disposition::Executed {
+            let deadline = qp.deadline();
+            qps.timers.set(index, deadline);
             self.record_headroom(index, now);
         }
         self.check_cqs(now);
         self.count_arrival(bytes);
         self.count_icrc(icrc);
         self.reports.counters.received_writes +=
-            u64::from(matches!(single.kind, SingleKind::Write(_)));
-        Some(Receipt { disposition, icrc })
-    }
-
-    fn continued_response(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
-        let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
-        if !is_part || !self.takes_middles(datagram) {
-            return None;
-        }
-        let (bth, _) = Packet::parse_middle(datagram.bytes)?;
-        let index = self.qps.index_of(bth.dest_qp)?;
-        Some(Middle { index, operation: bth.opcode.operation() })
-    }
-
-    fn takes_middles(&self, Datagram { net, meta, .. }: &Datagram<'_>) -> bool {
-        self.is_plain() && !net.is_congested() && !meta.congested
+            u64::from(matches!(packet.kind, Predicted::Write(_)));
+        let middle = match packet.kind {
+            Predicted::Middle(operation) => Some(Middle { index, operation }),
+            _ => None,
+        };
+        Some((Receipt { disposition, icrc }, middle))
     }
 
     const fn count_arrival(&mut self, bytes: &[u8]) {
@@ -206,56 +192,28 @@ impl Adapter {
         self.reports.counters.received_bytes += bytes.len() as u64;
     }
 
-    /// Handles an expected middle packet. `None`: nothing done.
-    fn receive_middle(
-        &mut self,
-        now: Instant,
-        datagram: &Datagram<'_>,
-    ) -> Option<(Receipt, Middle)> {
-        let Datagram { net, bytes, meta } = *datagram;
-        let (bth, payload) = Packet::parse_middle(bytes)?;
-        // responses acknowledge requests: the general path
-        if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
-            return None;
-        }
-        let index = self.qps.find(bth.dest_qp)?;
-        self.check_queue_pair(index, net, &bth).ok()?;
-        let qp = &mut self.qps[index];
-        let middle = Middle { index, operation: bth.opcode.operation() };
-        if !qp.common.admission.pkey.matches(bth.pkey) {
-            return None;
-        }
-        let icrc = self.take_middle(middle, bth.psn, payload, datagram)?;
-        self.qps[index].set_lossless(meta.checksum_verified);
-        self.record_decisions(now, index);
-        Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
-    }
-
     /// Only PSN and payload may differ from `before`.
-    fn receive_next(&mut self, middle: Middle, before: &[u8], datagram: &Datagram<'_>) -> bool {
-        let Some((psn, payload)) = Packet::parse_like(before, datagram.bytes) else { return false };
-        self.recorder.is_none() && self.take_middle(middle, psn, payload, datagram).is_some()
-    }
-
-    fn take_middle(
+    fn receive_next(
         &mut self,
         Middle { index, operation }: Middle,
-        psn: Psn,
-        payload: &[u8],
+        before: &[u8],
         datagram: &Datagram<'_>,
-    ) -> Option<IcrcCheck> {
+    ) -> bool {
+        let Some((psn, payload)) = Predictable::parse_like(before, datagram.bytes) else {
+            return false;
+        };
         let qp = &mut self.qps[index];
-        if !qp.awaits_middle(operation, psn, payload) {
-            return None;
+        if !qp.expects_middle(operation, psn, payload) {
+            return false;
         }
         let icrc = Self::check_icrc(Some(&mut qp.common), datagram);
-        if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped)
-            || !qp.take_middle(operation, payload)
-        {
-            return None;
+        let taken = !matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped)
+            && qp.take_middle(operation, payload).is_some();
+        if taken {
+            self.count_arrival(datagram.bytes);
+            self.count_icrc(icrc);
         }
-        self.count_icrc(icrc);
-        Some(icrc)
+        taken
     }
 
     fn receive(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>) -> Receipt {

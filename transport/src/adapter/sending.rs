@@ -7,7 +7,11 @@ use super::{
     destinations::Destinations,
     turns::{Turn, TurnState, Turns, entry},
 };
-use crate::{congestion::WindowConfig, qp::Credits, time::Instant};
+use crate::{
+    congestion::WindowConfig,
+    qp::{Credits, Qp},
+    time::Instant,
+};
 
 pub(super) struct Sending {
     pub(super) turns: Turns,
@@ -67,9 +71,10 @@ impl Sending {
 
     /// Credits for READs and for the destination.
     #[inline]
-    pub(super) fn headroom(&self, index: usize, asked: u64, in_flight: u64) -> (Credits, Credits) {
+    pub(super) fn headroom(&self, index: usize, qp: &Qp) -> (Credits, Credits) {
         let (budget, shares) = &self.reads;
-        (budget.credits(shares, index, asked), self.destinations.credits(index, in_flight))
+        let reads = budget.credits(shares, index, qp.reads().0);
+        (reads, self.destinations.credits(index, qp.flight().0))
     }
 
     /// Returns queue pairs that may continue.
@@ -77,17 +82,21 @@ impl Sending {
     pub(super) fn record_headroom(
         &mut self,
         index: usize,
-        reads: (u64, bool),
-        flight: (u64, bool),
+        qp: &mut Qp,
         now: Instant,
     ) -> [Option<usize>; 2] {
+        if qp.take_lost() {
+            self.destinations.on_loss(index, now);
+        }
         let (budget, shares) = &mut self.reads;
         let (mut reader, mut sender) = (None, None);
-        if !Share::is_recorded(shares, index, reads.0, reads.1) {
-            reader = budget.update(shares, index, reads.0, reads.1);
+        let (taken, waits) = qp.reads();
+        if !Share::is_recorded(shares, index, taken, waits) {
+            reader = budget.update(shares, index, taken, waits);
         }
-        if !self.destinations.is_recorded(index, flight.0, flight.1) {
-            sender = self.destinations.update(index, flight.0, flight.1, now);
+        let (taken, waits) = qp.flight();
+        if !self.destinations.is_recorded(index, taken, waits) {
+            sender = self.destinations.update(index, taken, waits, now);
         }
         [reader, sender]
     }

@@ -247,6 +247,9 @@ impl TransmitBuffer {
                     && run.range.len() + length <= bytes =>
             {
                 run.range.end = end;
+                // a shorter datagram ends its run
+                let grows = length == run.segment && count + 1 < segments;
+                self.growing = grows.then_some(count + 1);
                 count
             }
             _ => {
@@ -262,16 +265,12 @@ impl TransmitBuffer {
                     range: start..end,
                 });
                 self.unsealed.push(defers);
+                // only UDP is segmented
+                let grows = segments > 1 && frame.version() == RoceVersion::V2;
+                self.growing = grows.then_some(1);
                 0
             }
         };
-        self.growing = self.runs.last().and_then(|run| {
-            // a shorter datagram ends its run; only UDP is segmented
-            let is_over = length < run.segment
-                || index + 1 >= segments
-                || run.frame.version() != RoceVersion::V2;
-            (!is_over).then_some(index + 1)
-        });
         if defers {
             self.bytes[start + body..end].copy_from_slice(&[0; ICRC_LEN]);
         } else if let Some(run) = self.runs.last() {

@@ -95,7 +95,24 @@ impl AffectedCqs {
     }
 }
 
-impl Env<'_> {
+impl<'a> Env<'a> {
+    pub(crate) const fn new(
+        now: Instant,
+        resources: &'a mut Resources,
+        reports: &'a mut Reports,
+    ) -> Self {
+        Self {
+            now,
+            resources,
+            reports,
+            late: None,
+            read_credits: Credits::NONE,
+            send_credits: Credits::NONE,
+            not_ready: false,
+            congested: false,
+        }
+    }
+
     #[inline]
     pub(crate) fn record(&mut self, decision: impl FnOnce() -> Decision) {
         self.reports.decisions.take(decision);

@@ -14,7 +14,6 @@ mod error;
 mod execute;
 mod flight;
 mod injected;
-mod middles;
 mod modify;
 mod packet;
 mod predict;

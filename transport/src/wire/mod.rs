@@ -26,4 +26,4 @@ pub use net::{
 };
 pub use opcode::{Extension, Opcode, Operation, PacketPosition, Service};
 pub use packet::{Ext, HEADERS_MAX, Headers, ICRC_LEN, PACKET_MAX, Packet, ParseError, padding};
-pub(crate) use packet::{MiddleHeaders, Single, SingleKind};
+pub(crate) use packet::{MiddleHeaders, Predictable, Predicted};

@@ -4,7 +4,7 @@ use super::{
     header::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth, XrcEth,
     },
-    opcode::{Extension, Opcode, Operation, Service},
+    opcode::{Extension, Opcode, Operation},
 };
 use crate::psn::Psn;
 
@@ -113,26 +113,10 @@ impl Writer<'_> {
     }
 }
 
-const MIDDLES: [u8; 5] = [
-    Opcode::known(Service::Rc, Operation::SendMiddle).to_wire(),
-    Opcode::known(Service::Rc, Operation::WriteMiddle).to_wire(),
-    Opcode::known(Service::Uc, Operation::SendMiddle).to_wire(),
-    Opcode::known(Service::Uc, Operation::WriteMiddle).to_wire(),
-    Opcode::known(Service::Rc, Operation::ReadResponseMiddle).to_wire(),
-];
-
-/// Opcodes of [`Single`].
-const SEND_ONLY: u8 = Opcode::known(Service::Rc, Operation::SendOnly).to_wire();
-const SEND_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::SendOnlyImm).to_wire();
-const WRITE_ONLY: u8 = Opcode::known(Service::Rc, Operation::WriteOnly).to_wire();
-const WRITE_ONLY_IMM: u8 = Opcode::known(Service::Rc, Operation::WriteOnlyImm).to_wire();
-const READ_RESPONSE_ONLY: u8 = Opcode::known(Service::Rc, Operation::ReadResponseOnly).to_wire();
-const ACKNOWLEDGE: u8 = Opcode::known(Service::Rc, Operation::Acknowledge).to_wire();
-
-/// A common RC packet that is a whole message or response.
+/// A packet that an established connection usually receives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Single<'a> {
-    pub(crate) kind: SingleKind,
+pub(crate) struct Predictable<'a> {
+    pub(crate) kind: Predicted,
     pub(crate) bth: Bth,
     /// Of a SEND or WRITE.
     pub(crate) immediate: Option<Immediate>,
@@ -140,36 +124,45 @@ pub(crate) struct Single<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum SingleKind {
+pub(crate) enum Predicted {
+    /// A message of one packet.
     Send,
     Write(Reth),
+    /// A response of one packet.
     ReadResponse,
     /// ACK.
     Acknowledge,
+    /// Middle packet of a SEND, WRITE or READ response.
+    Middle(Operation),
 }
 
-impl<'a> Single<'a> {
+impl<'a> Predictable<'a> {
     /// `None`: another packet, or invalid.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        use Operation as Op;
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (mut padded, _) = rest.split_last_chunk::<ICRC_LEN>()?;
-        let kind = match bth[0] {
-            SEND_ONLY | SEND_ONLY_IMM => SingleKind::Send,
-            WRITE_ONLY | WRITE_ONLY_IMM => SingleKind::Write(Reth::parse(take(&mut padded)?)),
-            opcode @ (READ_RESPONSE_ONLY | ACKNOWLEDGE) => {
+        let opcode = Opcode::from_wire(bth[0])?;
+        let kind = match opcode.operation() {
+            Op::SendOnly | Op::SendOnlyImm => Predicted::Send,
+            Op::WriteOnly | Op::WriteOnlyImm => Predicted::Write(Reth::parse(take(&mut padded)?)),
+            operation @ (Op::ReadResponseOnly | Op::Acknowledge) => {
                 let aeth: &[u8; Aeth::LEN] = take(&mut padded)?;
                 let is_positive = aeth[0] >> 5 == 0;
-                match opcode {
+                match operation {
                     _ if !is_positive => return None,
-                    READ_RESPONSE_ONLY => SingleKind::ReadResponse,
-                    _ if padded.is_empty() => SingleKind::Acknowledge,
+                    Op::ReadResponseOnly => Predicted::ReadResponse,
+                    _ if padded.is_empty() => Predicted::Acknowledge,
                     _ => return None,
                 }
             }
+            operation @ (Op::SendMiddle | Op::WriteMiddle | Op::ReadResponseMiddle) => {
+                Predicted::Middle(operation)
+            }
             _ => return None,
         };
-        let immediate = match bth[0] {
-            SEND_ONLY_IMM | WRITE_ONLY_IMM => Some(Immediate(*take(&mut padded)?)),
+        let immediate = match opcode.operation() {
+            Op::SendOnlyImm | Op::WriteOnlyImm => Some(Immediate(*take(&mut padded)?)),
             _ => None,
         };
         let pad = usize::from(bth[1] >> 4 & 3);
@@ -177,7 +170,15 @@ impl<'a> Single<'a> {
         if bth[1] & 0x0F != 0 || padded.len() % 4 != 0 {
             return None;
         }
-        Some(Self { kind, bth: Bth::parse(bth, Opcode::from_wire(bth[0])?), immediate, payload })
+        Some(Self { kind, bth: Bth::parse(bth, opcode), immediate, payload })
+    }
+
+    /// PSN and payload of a packet otherwise like `before`, a middle packet.
+    pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
+        let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
+        let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
+        let is_like = bytes.len() == before.len() && before.starts_with(&bth[..Bth::PSN]);
+        is_like.then(|| (Bth::psn_of(bth), payload))
     }
 }
 
@@ -337,29 +338,6 @@ impl<'a> Packet<'a> {
         }
         let headers = Headers { bth: Bth::parse(bth, opcode), xrceth, ext };
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
-    }
-
-    /// Parses an RC or UC middle packet without acknowledgement request; `None`: another.
-    pub(crate) fn parse_middle(bytes: &'a [u8]) -> Option<(Bth, &'a [u8])> {
-        if !MIDDLES.contains(bytes.first()?) {
-            return None;
-        }
-        let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
-        let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
-        let ack_req = bth[8] & 0x80 != 0;
-        let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or another version
-        if ack_req || is_padded {
-            return None;
-        }
-        Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
-    }
-
-    /// PSN and payload of a packet otherwise like `before`, a [middle packet](Self::parse_middle).
-    pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
-        let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
-        let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
-        let is_like = bytes.len() == before.len() && before.starts_with(&bth[..Bth::PSN]);
-        is_like.then(|| (Bth::psn_of(bth), payload))
     }
 
     /// Writes the packet with padding and ICRC; returns its length.

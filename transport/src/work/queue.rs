@@ -90,20 +90,6 @@ impl Gather {
         })
     }
 
-    /// `None` unless the range is within one piece.
-    fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
-        let mut skip = offset;
-        for Piece { region, sge } in &self.pieces {
-            let here = u64::from(sge.length);
-            if skip < here {
-                let is_whole = length <= here - skip;
-                return region.as_ref().filter(|_| is_whole).map(|it| (it, sge.address + skip));
-            }
-            skip -= here;
-        }
-        None
-    }
-
     fn walk(
         &self,
         offset: u64,
@@ -205,9 +191,13 @@ impl SendWqe {
         }
     }
 
-    pub(crate) fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
+    /// Region and address of all bytes, if they are in one.
+    pub(crate) fn only_region(&self) -> Option<(&Arc<Region>, u64)> {
         match &self.bytes {
-            Bytes::Gather(gather) if gather.fetched.is_none() => gather.piece(offset, length),
+            Bytes::Gather(Gather { pieces, fetched: None }) => match &pieces[..] {
+                [Piece { region: Some(region), sge }] => Some((region, sge.address)),
+                _ => None,
+            },
             _ => None,
         }
     }
