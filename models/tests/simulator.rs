@@ -455,20 +455,23 @@ fn a_program_that_is_preempted_is_not_absent() {
 
 #[test]
 fn event_loops_exchange_messages() {
-    for (processors, least) in [(1, 100_000), (2, 45_000)] {
+    let least = [(4, 1, 100_000), (4, 2, 45_000), (20, 1, 130_000), (20, 2, 220_000)];
+    for (connections, processors, least) in least {
         let mut simulation = Simulation::new(processors, Costs::default());
-        let [a, b] = Device::pair(&mut simulation, 4);
+        let [a, b] = Device::pair(&mut simulation, connections);
         [&a, &b].into_iter().for_each(Device::expose);
         simulation.program("peer", move || _ = echo(&b, ms(80)));
         let rounds = measure(&mut simulation, move |measured| {
-            (0..4).for_each(|queue| a.post(queue, Operation::Send, 1));
+            (0..connections).for_each(|queue| a.post(queue, Operation::Send, 1));
             echo(&a, ms(20)); // until the engine knows the event loop
             let before = a.finds();
             measured(echo(&a, ms(50)));
             measured(a.finds() - before);
         });
         let (rate, finds) = (rounds[0] * 20, rounds[1]);
-        println!("{processors} processors: {rate} round trips a second, {finds} other finds");
+        println!(
+            "{connections} connections, {processors} processors: {rate} round trips a second, {finds} other finds"
+        );
         assert_eq!(finds, 0);
         assert!(rate > least, "{rate} round trips a second");
     }

@@ -10,8 +10,8 @@
 //! Acknowledgements wait for the program's reply, if it replied to the previous message within
 //! [`CLOSELY`] and posted only receives in between. A reply never waits.
 //!
-//! In an event loop requests wait while the program has further events to take. After the last,
-//! only those of long series do: the program may sleep.
+//! In an event loop requests wait while the program has further events to take, at most
+//! [`TOGETHER`]. After the last, only those of long series do: the program may sleep.
 //!
 //! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
 //! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
@@ -23,8 +23,8 @@ use roce_transport::{adapter::TransmitLimits, time::Instant};
 use super::{
     backoff::Backoff,
     times::{
-        ACK_TIMER, APART, CLOSELY, CORK, CORK_TIMER, HEADERS, IN_TIME, LARGEST, POLLS, UNCORKED,
-        UNSERVED,
+        ACK_TIMER, APART, CLOSELY, CORK, CORK_TIMER, HEADERS, IN_TIME, LARGEST, POLLS, TOGETHER,
+        UNCORKED, UNSERVED,
     },
 };
 
@@ -210,7 +210,8 @@ impl Cork {
         }
         let Waiting { requests, bytes, .. } = self.waiting;
         let (requests, bytes) = (requests + load.requests, bytes + load.bytes);
-        if requests >= run.segments || bytes >= run.bytes || self.is_over(now) {
+        let most = if next == Next::TakesEvent { TOGETHER } else { run.segments };
+        if requests >= most || bytes >= run.bytes || self.is_over(now) {
             return false;
         }
         if !self.is_corked() {
@@ -428,6 +429,8 @@ mod tests {
             program.next = Next::TakesEvent;
             assert!(program.find());
             assert!(!program.post(64, AT_ONCE), "the peer works on the first meanwhile");
+            assert!((1..TOGETHER).all(|_| program.post(64, AT_ONCE)));
+            assert!(!program.post(64, AT_ONCE), "so many leave together");
             assert!((0..3).all(|_| program.post(64, AT_ONCE)));
             program.next = Next::Sleeps;
             assert!(!program.post(64, AT_ONCE), "the last one leaves, and takes all along");

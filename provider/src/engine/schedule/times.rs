@@ -36,6 +36,9 @@ pub(in crate::engine) const HEADERS: usize = 64;
 /// Corking pause after a timer flush, first and longest: costs such a program 1 %; a program that
 /// only paused recovers soon.
 pub(in crate::engine) const UNCORKED: [Duration; 2] = [us(500), ms(10)];
+/// Requests sent together while the program has events to take: the peer handles them meanwhile.
+/// With 20 connections on two processors 8 gives 13 % more round trips than all at the end.
+pub(in crate::engine) const TOGETHER: usize = 8;
 /// Pause of corking for events after a timer flush, first and longest.
 pub(in crate::engine) const APART: [Duration; 2] = [ms(100), Duration::from_secs(10)];
 /// Timely flushes after which a late one is forgotten.
