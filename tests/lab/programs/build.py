@@ -29,6 +29,7 @@ def build(directory, sources):
     directory.mkdir()
     for name in ["openmpi", "mpich"]:
         compile_check([f"mpicc.{name}"], directory / f"mpi_{name}")
+    compile_pingpong(directory / "tensorpipe_pingpong")
     for name in SCRIPTS:
         shutil.copy(SOURCES / name, directory)
     (directory / "remote_shell").write_text(REMOTE_SHELL)
@@ -48,6 +49,7 @@ def build(directory, sources):
         "mooncake_agent": directory / "mooncake_agent.py",
         "nixl_agent": directory / "nixl_agent.py",
         "fabtests_agent": directory / "fabtests_agent.py",
+        "tensorpipe_pingpong": directory / "tensorpipe_pingpong",
         "ceph_agent": directory / "ceph_agent.py",
         "remote_shell": directory / "remote_shell",
         "memory": directory / "memory",
@@ -57,3 +59,8 @@ def build(directory, sources):
 def compile_check(compiler, target):
     options = ["-Wall", "-Werror", "-O1", "-o", target, SOURCES / "mpi_check.c"]
     output_of([*compiler, *options])
+
+
+def compile_pingpong(target):
+    options = ["-std=c++17", "-Wall", "-Werror", "-O1", "-o", target]
+    output_of(["g++", *options, SOURCES / "tensorpipe_pingpong.cc", "-ltensorpipe"])

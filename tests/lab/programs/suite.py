@@ -19,6 +19,7 @@ from lab.programs.rdma_example import rdma_example_trials
 from lab.programs.rpma import rpma_trials
 from lab.programs.runner import TrialRunner
 from lab.programs.spdk import spdk_trials
+from lab.programs.tensorpipe import tensorpipe_trials
 from lab.programs.trial import sources_of
 from lab.programs.ucx_gtest import ucx_gtest_trials
 from lab.programs.valkey import valkey_trials
@@ -28,8 +29,8 @@ from lab.requirements import Packages
 
 # Beside those of the programs themselves.
 PACKAGES = [
-    *("iproute2", "socat", "util-linux", "gcc", "libc6-dev", "libopenmpi-dev", "libmpich-dev"),
-    "libiscsi-bin",
+    *("iproute2", "socat", "util-linux", "gcc", "g++", "libc6-dev", "libopenmpi-dev"),
+    *("libmpich-dev", "libiscsi-bin", "libtensorpipe-dev"),
 ]
 
 
@@ -40,6 +41,7 @@ def cases():
         *middleware_trials(),
         *mpi4py_trials(),
         *mpi_wheel_trials(),
+        *tensorpipe_trials(),
         *fabtests_trials(),
         *pyverbs_trials(),
         *crate_trials(),
