@@ -250,13 +250,17 @@ impl Shard {
         self.moved
     }
 
+    pub(super) const fn record_timer(&mut self) {
+        self.moved = true;
+    }
+
     pub(super) fn count_hold(&mut self, _: Instant) -> Instant {
         self.moved = false;
         clock::now()
     }
 
     pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
-        if self.cork.sent() == SendPath::Call {
+        if self.moved && self.cork.sent() == SendPath::Call {
             return self.count_hold(start);
         }
         self.moved = false;

@@ -26,6 +26,7 @@ impl Engine {
         } else if !waited {
             // arm the timer last: the woken thread must see the corked requests
             self.wake_later(shard, now);
+            shard.record_timer();
         }
         if shard.cork.is_unserved(now) {
             self.count_activity();

@@ -53,7 +53,7 @@ pub(crate) struct Shard {
     outgoing: Outgoing,
     frames: SteeredFrames,
     pub(super) cork: SharedCork,
-    /// Packets moved since the latest measured hold of the lock.
+    /// Packets moved, or a post set the timer, since the latest measured hold of the lock.
     moved: bool,
     ended: EndedProcesses,
     pub(super) publication: Publication,
@@ -180,6 +180,10 @@ impl Shard {
         self.moved
     }
 
+    pub(super) const fn record_timer(&mut self) {
+        self.moved = true;
+    }
+
     /// Returns the present time.
     pub(super) fn count_hold(&mut self, start: Instant) -> Instant {
         self.moved = false;
@@ -192,10 +196,10 @@ impl Shard {
         now
     }
 
-    /// Counts a post, or a poll below a batch. Through memory most are as short as a clock read:
-    /// not measured, and `start` is returned.
+    /// Counts a post, or a poll below a batch. Without a system call most are as short as a clock
+    /// read: not measured, and `start` is returned.
     pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
-        if self.cork.sent() == SendPath::Call {
+        if self.moved && self.cork.sent() == SendPath::Call {
             return self.count_hold(start);
         }
         self.moved = false;
