@@ -3,7 +3,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-use roce_provider::{calls::Call, cm::EventChannel};
+use roce_provider::cm::EventChannel;
 
 use super::{device_addr, registry};
 use crate::{
@@ -56,18 +56,17 @@ unsafe fn report_ids(channel: *mut rdma_event_channel) {
     }
 }
 
-unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
-    call::control(CallId::rdma_create_event_channel, create)
-}
-
-unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    let _call = Call::begin();
-    if Channel::get(channel).is_ok() {
-        if check::is_on() {
-            report_ids(channel);
-        }
-        destroy(channel);
+calls!(
+    fn rdma_create_event_channel() -> *mut rdma_event_channel {
+        create()
     }
-}
 
-export!(rdma_create_event_channel, rdma_destroy_event_channel);
+    fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+        if Channel::get(channel).is_ok() {
+            if check::is_on() {
+                report_ids(channel);
+            }
+            destroy(channel);
+        }
+    }
+);

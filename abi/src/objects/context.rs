@@ -213,8 +213,8 @@ fn endless(call: &str, context: usize) -> Option<String> {
     wake_ups::endless_async(call, ctx.inner.has_objects())
 }
 
-pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    call::control(CallId::ibv_close_device, || {
+calls!(
+    fn ibv_close_device(context: *mut ibv_context) -> c_int {
         let ctx = match Ctx::get(context) {
             Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
             Err(error) => {
@@ -227,7 +227,5 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
         dev.close(inner);
         Ok(0)
-    })
-}
-
-export!(ibv_close_device);
+    }
+);

@@ -28,12 +28,12 @@ const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_FLOW_TAG
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
-pub(crate) unsafe extern "C" fn create_cq_ex(
-    context: *mut ibv_context,
-    attr: *mut ibv_cq_init_attr_ex,
-) -> *mut ibv_cq_ex {
-    call::control(CallId::ibv_create_cq_ex, || {
+operations!(
+    /// `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+    fn ibv_create_cq_ex(
+        context: *mut ibv_context,
+        attr: *mut ibv_cq_init_attr_ex,
+    ) -> *mut ibv_cq_ex {
         // the program's structure may be shorter
         let length = |attr: *const ibv_cq_init_attr_ex| match (*attr).comp_mask {
             mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
@@ -69,8 +69,21 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             single::made_with(cq as usize, attr.parent_domain as usize);
         }
         Ok(cq.cast::<ibv_cq_ex>())
-    })
-}
+    }
+
+    fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+        let object = Cq::get(cq)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        match attr.attr_mask {
+            IBV_CQ_ATTR_MODERATE => {
+                let period = Duration::from_micros(attr.moderate.cq_period.into());
+                Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
+            }
+            0 => Err(Errno::of(Rule::CqAttributes)),
+            _ => Err(Errno::of(Rule::NotSupported)),
+        }
+    }
+);
 
 fn set_functions(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
@@ -238,19 +251,4 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     let wall = object.ctx.context.query_clock().wall_time(timestamp);
     let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64
-}
-
-pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    call::control(CallId::ibv_modify_cq, || {
-        let object = Cq::get(cq)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        match attr.attr_mask {
-            IBV_CQ_ATTR_MODERATE => {
-                let period = Duration::from_micros(attr.moderate.cq_period.into());
-                Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
-            }
-            0 => Err(Errno::of(Rule::CqAttributes)),
-            _ => Err(Errno::of(Rule::NotSupported)),
-        }
-    })
 }

@@ -58,19 +58,17 @@ impl Pd {
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    call::control(CallId::ibv_alloc_pd, || {
+calls!(
+    fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
         let ctx = Ctx::get(context)?;
         Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?))
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    call::destroying::<Pd>(CallId::ibv_dealloc_pd, pd, |object| {
-        object.users.none_left()?;
-        object.ctx.command_file.remove::<Pd>((*pd).handle, pd);
-        Ok(())
-    })
-}
-
-export!(ibv_alloc_pd, ibv_dealloc_pd);
+    fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+        call::destroy::<Pd>(pd, |object| {
+            object.users.none_left()?;
+            object.ctx.command_file.remove::<Pd>((*pd).handle, pd);
+            Ok(())
+        })
+    }
+);

@@ -85,18 +85,38 @@ unsafe fn set(
     Ok(())
 }
 
-unsafe extern "C" fn rsetsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    at: *const c_void,
-    length: socklen_t,
-) -> c_int {
-    call::control(CallId::rsetsockopt, || {
+calls!(
+    fn rsetsockopt(
+        fd: c_int,
+        level: c_int,
+        name: c_int,
+        at: *const c_void,
+        length: socklen_t,
+    ) -> c_int {
         let entry = table::find(fd)?;
         set(&entry, level, name, at, length)
-    })
-}
+    }
+
+    fn rgetsockopt(
+        fd: c_int,
+        level: c_int,
+        name: c_int,
+        at: *mut c_void,
+        length: *mut socklen_t,
+    ) -> c_int {
+        let entry = table::find(fd)?;
+        let options = *entry.options.lock();
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let (on, seconds) = options.linger;
+                give(linger { l_onoff: on.into(), l_linger: seconds.cast_signed() }, at, length)
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(options.receive_limit), at, length),
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(options.send_limit), at, length),
+            _ => give(number(&entry, level, name)?, at, length),
+        }
+    }
+);
 
 unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
     refuse_if(at.is_null() || length.is_null(), Rule::SocketPointer)?;
@@ -147,27 +167,3 @@ fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
     };
     Ok(c_int::try_from(number).unwrap_or(c_int::MAX))
 }
-
-unsafe extern "C" fn rgetsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    at: *mut c_void,
-    length: *mut socklen_t,
-) -> c_int {
-    call::control(CallId::rgetsockopt, || {
-        let entry = table::find(fd)?;
-        let options = *entry.options.lock();
-        match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_LINGER) => {
-                let (on, seconds) = options.linger;
-                give(linger { l_onoff: on.into(), l_linger: seconds.cast_signed() }, at, length)
-            }
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(options.receive_limit), at, length),
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(options.send_limit), at, length),
-            _ => give(number(&entry, level, name)?, at, length),
-        }
-    })
-}
-
-export!(rsetsockopt, rgetsockopt);

@@ -99,19 +99,17 @@ unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int>
     sets.keep_ready()
 }
 
-unsafe extern "C-unwind" fn rselect(
-    count: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    timeout: *mut timeval,
-) -> c_int {
-    call::waiting(CallId::rselect, || {
+waiting_calls!(
+    fn rselect(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int {
         if table::is_empty() {
             return Ok(select(count, read, write, except, timeout));
         }
         wait(count, Sets([read, write, except]), timeout)
-    })
-}
-
-export!(rselect);
+    }
+);
