@@ -59,7 +59,8 @@ unsafe fn try_take(
     awaited: &mut Awaited,
 ) -> Result<Polled<ibv_async_event>> {
     let _call = Call::begin();
-    let (inner, descriptor) = Ctx::share(context, awaited)?;
+    let (inner, descriptor) =
+        Ctx::share(context, awaited, |ctx| (ctx.inner.clone(), (*context).async_fd))?;
     Ok(Polled::of(inner.take_async_event(), descriptor))
 }
 

@@ -20,11 +20,7 @@ pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<Soc
     };
     refuse_if((length as usize) < needed, Rule::SocketArgument)?;
     let mut address = address::read(at)?;
-    if let IpAddr::V6(v6) = address.ip()
-        && let Some(v4) = v6.to_ipv4_mapped()
-    {
-        address.set_ip(v4.into());
-    }
+    address.set_ip(address.ip().to_canonical());
     Ok(address)
 }
 
