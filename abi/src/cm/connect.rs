@@ -118,7 +118,7 @@ calls!(
 
     fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
         let _ = Id::get(id)?;
-        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::of(Rule::Ece))?;
+        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Rule::Ece)?;
         *ece = ibv_ece::zeroed();
         Ok(())
     }

@@ -54,7 +54,7 @@ pub(crate) fn prepare() {
 }
 
 pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
-    shared(Dev::named(context.name()).ok_or(Errno::of(Rule::NoDevice))?)
+    shared(Dev::named(context.name()).ok_or(Rule::NoDevice)?)
 }
 
 fn shared(dev: &'static Dev) -> Result<DeviceAddr> {

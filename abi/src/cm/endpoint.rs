@@ -23,7 +23,7 @@ const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
-    let info = info.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+    let info = info.as_ref().ok_or(Rule::NullArgument)?;
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
     let space = match (port_space(info.ai_port_space as c_uint)?, qp_type) {

@@ -52,7 +52,7 @@ calls!(
         space: c_uint,
     ) -> c_int {
         let space = port_space(space)?;
-        *id.as_mut().ok_or(Errno::of(Rule::NullArgument))? = create(channel, context, space, None)?;
+        *id.as_mut().ok_or(Rule::NullArgument)? = create(channel, context, space, None)?;
         Ok(())
     }
 

@@ -42,10 +42,8 @@ waiting_calls!(
         context: *mut c_void,
     ) -> c_int {
         wait_after(id, || {
-            let attr = attr
-                .as_ref()
-                .filter(|attr| attr.comp_mask == JOIN_ATTRS)
-                .ok_or(Errno::of(Rule::Members))?;
+            let attr =
+                attr.as_ref().filter(|attr| attr.comp_mask == JOIN_ATTRS).ok_or(Rule::Members)?;
             let flags = match attr.join_flags {
                 RDMA_MC_JOIN_FLAG_FULLMEMBER => JoinFlags::FullMember,
                 RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => JoinFlags::SendOnlyFullMember,

@@ -30,7 +30,7 @@ unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
 ) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
-    let size = c_int::try_from(size).map_err(|_| Errno::of(Rule::CqSize))?;
+    let size = c_int::try_from(size).map_err(|_| Rule::CqSize)?;
     let channel = check(ibv_create_comp_channel((*id).verbs))?;
     match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
         Ok(cq) => Ok((cq, channel)),
@@ -119,7 +119,7 @@ calls!(
     }
 
     fn rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int {
-        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_mut().ok_or(Rule::NullArgument)?;
         create_plain_qp(id, pd, attr)
     }
 
@@ -150,7 +150,7 @@ calls!(
         pd: *mut ibv_pd,
         attr: *mut ibv_srq_init_attr,
     ) -> c_int {
-        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_mut().ok_or(Rule::NullArgument)?;
         let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
         let mut full = ibv_srq_init_attr_ex {
             srq_context: attr.srq_context,

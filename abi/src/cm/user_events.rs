@@ -22,7 +22,7 @@ calls!(
     /// `ENOENT` without untaken addresses.
     fn rdma_query_addrinfo(id: *mut rdma_cm_id, to: *mut *mut rdma_addrinfo) -> c_int {
         let id = Id::get(id)?;
-        let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let to = to.as_mut().ok_or(Rule::NullArgument)?;
         let addresses = &mut id.settings().addresses;
         match mem::take(addresses) {
             Addresses::Found(found) => {

@@ -27,7 +27,7 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
 
 calls!(
     fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         create(pd, attr)
     }
 
@@ -69,7 +69,7 @@ unsafe fn reply_path(
     wc: *const ibv_wc,
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr> {
-    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
+    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Rule::NullArgument)?);
     refuse_if(port != 1, Rule::Port)?;
     let link = ibv_ah_attr {
         dlid: wc.slid,

@@ -28,7 +28,7 @@ calls!(
         Pd::get(pd)?;
         // the allocator needs a byte
         let layout = Layout::from_size_align(size.max(1), rustix::param::page_size())
-            .map_err(|_| Errno::of(Rule::NoMemory))?;
+            .map_err(|_| Rule::NoMemory)?;
         let address = alloc(layout).cast::<c_void>();
         refuse_if(address.is_null(), Rule::NoMemory)?;
         *to = Box::into_raw(Box::new(Buf { pd, address, layout }));
@@ -54,7 +54,7 @@ calls!(
         length: usize,
         access: c_int,
     ) -> *mut ibv_mr {
-        let buf = buf.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let buf = buf.as_ref().ok_or(Rule::NullArgument)?;
         buf.check(pd, address, length)?;
         register(pd, address, length, address as u64, access as c_uint)
     }
@@ -67,7 +67,7 @@ calls!(
         let mask = (*attr).comp_mask;
         let (length, access) = ((*attr).length, (*attr).access as c_uint);
         if mask & IBV_REG_MR_MASK_BUF != 0 {
-            let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+            let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Rule::NullArgument)?;
             refuse_if(mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0, Rule::Members)?;
             buf.check(pd, (*attr).addr, length)?;
         }

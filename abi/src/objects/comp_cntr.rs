@@ -47,7 +47,7 @@ calls!(
         attr: *mut ibv_comp_cntr_init_attr,
     ) -> *mut ibv_comp_cntr {
         let ctx = Ctx::get(context)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         let counted = match attr.r#type {
             IBV_COMP_CNTR_TYPE_WRS => Counted::Requests,
             IBV_COMP_CNTR_TYPE_BYTES => Counted::Bytes,
@@ -72,10 +72,9 @@ calls!(
         attr: *mut ibv_qp_attach_comp_cntr_attr,
     ) -> c_int {
         let qp = Qp::get(qp)?;
-        let (counter, attr) =
-            (CompCntr::get(counter)?, attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
+        let (counter, attr) = (CompCntr::get(counter)?, attr.as_ref().ok_or(Rule::NullArgument)?);
         refuse_if(attr.comp_mask != 0 || !Arc::ptr_eq(&qp.ctx, &counter.ctx), Rule::Members)?;
-        let ops = CountedOps::from_bits(attr.op_mask).ok_or(Errno::of(Rule::NotSupported))?;
+        let ops = CountedOps::from_bits(attr.op_mask).ok_or(Rule::NotSupported)?;
         qp.qp.count_completions(ops, &counter.counter).map_err(|error| match error {
             CountError::Counted => Errno::plain(libc::EBUSY),
             _ => Errno::plain(libc::EINVAL),
@@ -121,7 +120,7 @@ unsafe fn read(
     to: *mut u64,
     number: fn(&CompletionCounter) -> u64,
 ) -> Result<()> {
-    let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+    let to = to.as_mut().ok_or(Rule::NullArgument)?;
     *to = with(counter, number)?;
     Ok(())
 }

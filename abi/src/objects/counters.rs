@@ -51,7 +51,7 @@ operations!(
         flow: *mut c_void,
     ) -> c_int {
         let counters = Counters::get(counters)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         refuse_if(!flow.is_null() || attr.comp_mask != 0, Rule::Members)?;
         refuse_if(attr.counter_desc != IBV_COUNTER_PACKETS, Rule::NotSupported)?;
         counters.attached.lock().push(Attached { index: attr.index, before: counters.packets() });

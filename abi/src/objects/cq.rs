@@ -134,7 +134,7 @@ calls!(
 
     fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         let object = Cq::get(cq)?;
-        object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::of(Rule::CqSize))?)?;
+        object.cq.resize(usize::try_from(cqe).map_err(|_| Rule::CqSize)?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
         requests::size_cq(cq as usize, object.cq.capacity());
         Ok(())

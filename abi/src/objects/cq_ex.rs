@@ -42,8 +42,8 @@ operations!(
             }
             _ => offset_of!(ibv_cq_init_attr_ex, flags),
         };
-        let attr = read_sized(attr, ibv_cq_init_attr_ex::zeroed(), length)
-            .ok_or(Errno::of(Rule::NullArgument))?;
+        let attr =
+            read_sized(attr, ibv_cq_init_attr_ex::zeroed(), length).ok_or(Rule::NullArgument)?;
         let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
         let is_unknown = attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
             || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
@@ -73,7 +73,7 @@ operations!(
 
     fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
         let object = Cq::get(cq)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         match attr.attr_mask {
             IBV_CQ_ATTR_MODERATE => {
                 let period = Duration::from_micros(attr.moderate.cq_period.into());

@@ -45,7 +45,7 @@ impl Dm {
 operations!(
     fn ibv_alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
         let ctx = Ctx::get(context)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         refuse_if(attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE, Rule::Members)?;
         let memory = ctx.inner.context.alloc_dm(attr.length)?;
         let handle = ctx.inner.new_handle();
@@ -71,8 +71,8 @@ operations!(
     ) -> *mut ibv_mr {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
         let rights = rights::from_c(access)?;
-        let start = usize::try_from(offset).map_err(|_| Errno::of(Rule::DeviceRange))?;
-        let end = start.checked_add(length).ok_or(Errno::of(Rule::DeviceRange))?;
+        let start = usize::try_from(offset).map_err(|_| Rule::DeviceRange)?;
+        let end = start.checked_add(length).ok_or(Rule::DeviceRange)?;
         refuse_if(access & IBV_ACCESS_ZERO_BASED == 0, Rule::ZeroBased)?;
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
         Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
@@ -110,7 +110,7 @@ unsafe fn place<'a>(
     length: usize,
 ) -> Result<(&'a Dm, usize)> {
     let dm = Dm::get(dm)?;
-    let offset = usize::try_from(offset).map_err(|_| Errno::of(Rule::NotInside))?;
+    let offset = usize::try_from(offset).map_err(|_| Rule::NotInside)?;
     let is_aligned = offset.is_multiple_of(WORD) && length.is_multiple_of(WORD);
     refuse_if(!is_aligned || host.is_null() && length > 0, Rule::Alignment)?;
     let end = offset.checked_add(length);

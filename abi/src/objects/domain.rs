@@ -51,7 +51,7 @@ operations!(
             }
         };
         let attr = read_sized(attr, ibv_parent_domain_init_attr::zeroed(), length)
-            .ok_or(Errno::of(Rule::NullArgument))?;
+            .ok_or(Rule::NullArgument)?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
         let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS

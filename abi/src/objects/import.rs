@@ -6,7 +6,7 @@ use crate::prelude::*;
 calls!(
     /// The context takes over the descriptor.
     fn ibv_import_device(command: c_int) -> *mut ibv_context {
-        let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
+        let command_file = CommandFile::of(command).ok_or(Rule::NotACommandFile)?;
         table::open(command_file.dev.open_or_down(), command_file, Some(command))
     }
 

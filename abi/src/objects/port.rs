@@ -100,22 +100,22 @@ calls!(
 
     fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, to: *mut ibv_gid) -> c_int {
         let ctx = with_port_1(context, port)?;
-        let index = u32::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+        let index = u32::try_from(index).map_err(|_| Rule::Index)?;
         (*to).raw = gid(ctx, index)?.0;
         Ok(())
     }
 
     fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, to: *mut u16) -> c_int {
         let ctx = with_port_1(context, port)?;
-        let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
-        *to = ctx.inner.context.query_pkey(index).ok_or(Errno::of(Rule::Index))?.0.to_be();
+        let index = u16::try_from(index).map_err(|_| Rule::Index)?;
+        *to = ctx.inner.context.query_pkey(index).ok_or(Rule::Index)?.0.to_be();
         Ok(())
     }
 
     fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
         let ctx = with_port_1(context, port)?;
         let found = ctx.inner.context.find_pkey(PKey(u16::from_be(pkey)));
-        Ok(c_int::from(found.ok_or(Errno::of(Rule::NoPKey))?))
+        Ok(c_int::from(found.ok_or(Rule::NoPKey)?))
     }
 );
 
@@ -204,7 +204,7 @@ operations!(
     /// Clock of completion timestamps, all in `tv_nsec`, like other devices.
     fn ibv_query_rt_values_ex(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
         let ctx = Ctx::get(context)?;
-        let values = values.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let values = values.as_mut().ok_or(Rule::NullArgument)?;
         values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
         if values.comp_mask != 0 {
             let now = ctx.inner.context.query_clock().raw;
@@ -215,7 +215,7 @@ operations!(
 );
 
 fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
-    let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+    let index = u16::try_from(index).map_err(|_| Rule::Index)?;
     ctx.inner.context.query_gid(index).ok_or(Errno::of(Rule::Index))
 }
 
@@ -269,7 +269,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
         refuse_if(flags != 0, Rule::EntryFlags)?;
         gid(ctx, index)?;
         let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
-        copy_sized(&entry.ok_or(Errno::of(Rule::NoEntry))?, to, room);
+        copy_sized(&entry.ok_or(Rule::NoEntry)?, to, room);
         Ok(())
     })
 }

@@ -176,7 +176,7 @@ calls!(
     /// The LID is ignored.
     fn ibv_attach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
         let qp = Qp::get(qp)?;
-        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let group = Gid(group.as_ref().ok_or(Rule::NullArgument)?.raw);
         let mut groups = qp.groups.lock();
         if !groups.contains(&group) {
             qp.qp.attach_mcast(group)?;
@@ -187,7 +187,7 @@ calls!(
 
     fn ibv_detach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
         let qp = Qp::get(qp)?;
-        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let group = Gid(group.as_ref().ok_or(Rule::NullArgument)?.raw);
         let mut groups = qp.groups.lock();
         qp.qp.detach_mcast(group)?;
         groups.retain(|&other| other != group);

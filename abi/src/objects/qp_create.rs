@@ -102,14 +102,14 @@ unsafe fn open_target(
 
 operations!(
     fn ibv_open_qp(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) -> *mut ibv_qp {
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
         refuse_if(attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0, Rule::UnknownMask)?;
         if attr.comp_mask & needed != needed || type_from_c(attr.qp_type)? != QpType::XrcTarget {
             return Err(Errno::of(Rule::NoTarget));
         }
         let xrcd = Xrcd::get(attr.xrcd)?;
-        let target = xrcd.find_target(attr.qp_num).ok_or(Errno::of(Rule::NoTarget))?;
+        let target = xrcd.find_target(attr.qp_num).ok_or(Rule::NoTarget)?;
         let mut new = ibv_qp_init_attr_ex::zeroed();
         if attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
             new.qp_context = attr.qp_context;
@@ -130,7 +130,7 @@ operations!(
 
 calls!(
     fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-        let mut full = with_pd(attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, pd);
+        let mut full = with_pd(attr.as_ref().ok_or(Rule::NullArgument)?, pd);
         let qp = create(Pd::get(pd)?.context(), &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)

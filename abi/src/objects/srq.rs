@@ -79,7 +79,7 @@ unsafe fn create(
 calls!(
     fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
         let pd = Pd::get(pd)?;
-        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_mut().ok_or(Rule::NullArgument)?;
         create(pd, attr.srq_context, &mut attr.attr, None)
     }
 
@@ -95,7 +95,7 @@ calls!(
 
     fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
         let object = Srq::get(srq)?;
-        let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
+        let (attr, srq) = (attr.as_ref().ok_or(Rule::NullArgument)?, &object.srq);
         let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
         let exceeds = mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr;
         refuse_if(mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 || exceeds, Rule::SrqAttributes)?;
@@ -112,7 +112,7 @@ calls!(
         let object = Srq::get(srq)?;
         let info = object.srq.query();
         let SrqAttr { max_wr, max_sge } = info.attr;
-        *attr.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+        *attr.as_mut().ok_or(Rule::NullArgument)? =
             ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
         Ok(())
     }
@@ -157,8 +157,8 @@ operations!(
 
     fn ibv_get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
         let object = Srq::get(srq)?;
-        *number.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
-            object.srq.number().ok_or(Errno::of(Rule::SrqType))?.get();
+        *number.as_mut().ok_or(Rule::NullArgument)? =
+            object.srq.number().ok_or(Rule::SrqType)?.get();
         Ok(())
     }
 );

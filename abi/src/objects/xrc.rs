@@ -93,7 +93,7 @@ operations!(
     fn ibv_open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
         let ctx = Ctx::get(context)?;
         let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
-            *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+            *attr.as_ref().ok_or(Rule::NullArgument)?;
         let both = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         refuse_if(comp_mask & !both != 0, Rule::UnknownMask)?;
         refuse_if(comp_mask != both, Rule::Members)?;

@@ -67,7 +67,7 @@ calls!(
 
 fn watch(instance: c_int, op: c_int, fd: c_int, event: Option<&epoll_event>) -> Result<()> {
     let mut instances = INSTANCES.lock();
-    let watched = instances.get_mut(&instance).ok_or(Errno::of(Rule::SocketArgument))?;
+    let watched = instances.get_mut(&instance).ok_or(Rule::SocketArgument)?;
     let known = watched.contains_key(&fd);
     match (op, known, event) {
         (libc::EPOLL_CTL_ADD, true, _) => Err(Errno::of(Rule::Watched)),
@@ -135,10 +135,8 @@ waiting_calls!(
         timeout: c_int,
     ) -> c_int {
         test_cancel();
-        let most = usize::try_from(most)
-            .ok()
-            .filter(|most| *most > 0)
-            .ok_or(Errno::of(Rule::SocketArgument))?;
+        let most =
+            usize::try_from(most).ok().filter(|most| *most > 0).ok_or(Rule::SocketArgument)?;
         let end = Deadline::after(u64::try_from(timeout).ok().map(Duration::from_millis));
         let polling = Deadline::after(Some(polling_time()));
         let mut list = None;
@@ -167,7 +165,7 @@ waiting_calls!(
 /// Closes an instance; `EBADF` otherwise.
 pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
-    INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;
+    INSTANCES.lock().remove(&instance).ok_or(Rule::NotARsocket)?;
     // SAFETY: `repoll_create` has made it.
     match unsafe { libc::close(instance) } {
         0 => Ok(()),

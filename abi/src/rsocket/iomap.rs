@@ -41,7 +41,7 @@ waiting_calls!(
     fn riowrite(fd: c_int, at: *const c_void, length: usize, offset: off_t, flags: c_int) -> isize {
         let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
         let all = Cursor::new(&raw const piece, 1)?;
-        let start = u64::try_from(offset).map_err(|_| Errno::of(Rule::SocketArgument))?;
+        let start = u64::try_from(offset).map_err(|_| Rule::SocketArgument)?;
         transfer(fd, Blocking::Sending.with(flags), all, false, |entry, next, written| {
             let to = start.wrapping_add(written as u64);
             Ok(entry.socket.write_mapped(all.1 - written, to, &mut |to| next.read(to))?)

@@ -27,7 +27,7 @@ impl Cursor {
             bytes = bytes
                 .checked_add(length)
                 .filter(|sum| *sum <= isize::MAX as usize)
-                .ok_or(Errno::of(Rule::SocketArgument))?;
+                .ok_or(Rule::SocketArgument)?;
         }
         Ok((Self { pieces, number, offset: 0 }, bytes))
     }

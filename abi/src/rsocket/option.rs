@@ -23,7 +23,7 @@ unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
 unsafe fn limit(at: *const c_void, length: socklen_t) -> Result<Option<Duration>> {
     let timeval { tv_sec, tv_usec } = given(at, length)?;
     let microseconds = u64::try_from(tv_usec).ok().filter(|microseconds| *microseconds < 1_000_000);
-    let microseconds = microseconds.ok_or(Errno::of(Rule::SocketTime))?;
+    let microseconds = microseconds.ok_or(Rule::SocketTime)?;
     // as in the kernel, negative means none
     let seconds = u64::try_from(tv_sec).unwrap_or_default();
     let limit = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
@@ -74,7 +74,7 @@ unsafe fn set(
         }
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.set_v6_only(flag)?,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            socket.set_tos(u8::try_from(value).map_err(|_| Errno::of(Rule::SocketArgument))?);
+            socket.set_tos(u8::try_from(value).map_err(|_| Rule::SocketArgument)?);
         }
         (SOL_RDMA, RDMA_SQSIZE) => size(Settings::set_send_queue)?,
         (SOL_RDMA, RDMA_RQSIZE) => size(Settings::set_receive_queue)?,

@@ -79,12 +79,12 @@ impl Sets {
 
 /// Cancellation point.
 unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int> {
-    let count = usize::try_from(count).map_err(|_| Errno::of(Rule::SocketArgument))?;
+    let count = usize::try_from(count).map_err(|_| Rule::SocketArgument)?;
     let limit = match timeout.as_ref() {
         None => None,
         Some(timeval { tv_sec, tv_usec }) => {
-            let seconds = u64::try_from(*tv_sec).map_err(|_| Errno::of(Rule::SocketArgument))?;
-            let rest = u64::try_from(*tv_usec).map_err(|_| Errno::of(Rule::SocketArgument))?;
+            let seconds = u64::try_from(*tv_sec).map_err(|_| Rule::SocketArgument)?;
+            let rest = u64::try_from(*tv_usec).map_err(|_| Rule::SocketArgument)?;
             Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(rest)))
         }
     };
