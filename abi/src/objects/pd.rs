@@ -38,14 +38,8 @@ impl Pd {
         handle: u32,
         parent_of: Vec<User>,
     ) -> Self {
-        let c = ibv_pd { context: ctx.c(), handle };
-        Self {
-            c: UnsafeCell::new(c),
-            domain,
-            ctx: ctx.inner.clone(),
-            users: Users::default(),
-            parent_of,
-        }
+        let c = UnsafeCell::new(ibv_pd { context: ctx.c(), handle });
+        Self { c, domain, ctx: ctx.inner.clone(), users: Users::default(), parent_of }
     }
 
     pub(crate) fn is_parent(&self) -> bool {

@@ -149,8 +149,8 @@ calls!(
         init: *mut ibv_qp_init_attr,
     ) -> c_int {
         let object = Qp::get(qp)?;
-        refuse_if(mask as u32 >= IBV_QP_RATE_LIMIT, Rule::QpMask)?;
         let mask = mask as u32;
+        refuse_if(mask >= IBV_QP_RATE_LIMIT, Rule::QpMask)?;
         let found = attributes(&object.qp.query());
         refuse_if(attr.is_null(), Rule::NullArgument)?;
         copy_sized(&found, attr, QP_ATTR);
@@ -159,16 +159,9 @@ calls!(
         }
         if !init.is_null() {
             let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
-            let sq_sig_all = object.sq_sig_all.into();
-            *init = ibv_qp_init_attr {
-                qp_context,
-                send_cq,
-                recv_cq,
-                srq,
-                cap: found.cap,
-                qp_type,
-                sq_sig_all,
-            };
+            let (cap, sq_sig_all) = (found.cap, object.sq_sig_all.into());
+            *init =
+                ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
         }
         Ok(())
     }
