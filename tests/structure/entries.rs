@@ -9,7 +9,7 @@ use syn::{Expr, Item, ItemFn, ItemMacro, Pat, Stmt};
 /// Functions that read a completion or build a request between data calls. They lock only the
 /// engine, and cannot be cancelled.
 const PARTS: &str = "
-    start_poll end_poll read_sl read_dlid_path_bits read_completion_wallclock_ns
+    start_poll end_poll read_completion_wallclock_ns
     wr_start wr_complete wr_abort wr_atomic_write wr_flush wr_bind_mw wr_set_ud_addr wr_set_xrc_srqn
     wr_set_sge wr_set_sge_list wr_set_inline_data wr_set_inline_data_list
 ";

@@ -89,8 +89,6 @@ fn set_functions(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
     cq.end_poll = Some(end_poll);
-    cq.read_sl = Some(read_sl);
-    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
     cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
     set_readers(cq);
 }
@@ -206,7 +204,7 @@ macro_rules! readers {
 
         $(
             unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
-                $by(cq, concat!("ibv_wc_", stringify!($name)), $flag, $read)
+                $by(cq, concat!("ibv_wc_", stringify!($name)), $flag, $read) as $type
             }
         )*
     };
@@ -225,6 +223,8 @@ readers! {
     of_success read_src_qp -> u32, IBV_WC_EX_WITH_SRC_QP, |ok| ok.src_qp.map_or(0, |qpn| qpn.get());
     of_success read_wc_flags -> c_uint, 0, wc::flags;
     of_success read_slid -> u32, IBV_WC_EX_WITH_SLID, |_| 0;
+    of_success read_sl -> u8, IBV_WC_EX_WITH_SL, |ok| wc::sl(ok).into();
+    of_success read_dlid_path_bits -> u8, IBV_WC_EX_WITH_DLID_PATH_BITS, |_| 0;
     of_any read_flow_tag -> u32, IBV_WC_EX_WITH_FLOW_TAG, |wc| {
         wc.result.as_ref().map_or(0, |ok| ok.flow_tag)
     };
@@ -232,14 +232,6 @@ readers! {
     of_any read_completion_ts -> u64, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, |wc| {
         wc.timestamp.as_nanos()
     };
-}
-
-unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, "ibv_wc_read_sl", IBV_WC_EX_WITH_SL, |ok| wc::sl(ok).into()) as u8
-}
-
-unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, "ibv_wc_read_dlid_path_bits", IBV_WC_EX_WITH_DLID_PATH_BITS, |_| 0) as u8
 }
 
 /// Nanoseconds since 1970.

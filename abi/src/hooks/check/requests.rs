@@ -201,12 +201,7 @@ pub(crate) fn count_qp(key: QpKey) {
 
 pub(crate) fn reset_qp(key: QpKey) {
     let Some(mut requests) = locked() else { return };
-    let Some(qp) = requests.qps.get(&key) else { return };
-    let is_signaled = |posted: &&Posted| posted.is_signaled;
-    let sends = (qp.new.send_cq, qp.sends.iter().filter(is_signaled).count());
-    let receives = (qp.new.recv_cq, qp.receives.len());
-    requests.clear(key);
-    for (cq, number) in [sends, receives].into_iter().filter(|(_, number)| *number > 0) {
+    for (cq, number) in requests.clear(key).into_iter().filter(|(_, number)| *number > 0) {
         let Some(completions) = requests.cqs.get_mut(&cq) else { continue };
         let reset = completions.reset.get_or_insert_with(|| Reset { at: Stack::here(), number: 0 });
         reset.number += number;
@@ -622,15 +617,18 @@ impl Requests {
         }
     }
 
-    fn clear(&mut self, key: QpKey) {
-        let Some(qp) = self.qps.get_mut(&key) else { return };
+    /// Forgets all requests; returns the completion queues, and how many would complete there.
+    fn clear(&mut self, key: QpKey) -> [(usize, usize); 2] {
+        let Some(qp) = self.qps.get_mut(&key) else { return Default::default() };
         qp.has_failed = false;
         let (sends, receives) = (std::mem::take(&mut qp.sends), std::mem::take(&mut qp.receives));
         let NewQp { send_cq, recv_cq, .. } = qp.new;
-        for (list, cq) in [(sends, send_cq), (receives, recv_cq)] {
-            self.discount(cq, list.iter().filter(|posted| posted.is_signaled).count());
+        [(send_cq, sends), (recv_cq, receives)].map(|(cq, list)| {
+            let number = list.iter().filter(|posted| posted.is_signaled).count();
+            self.discount(cq, number);
             list.into_iter().for_each(Posted::forget);
-        }
+            (cq, number)
+        })
     }
 
     /// A request that needs the region, of a working queue pair.
