@@ -10,13 +10,19 @@ use crate::{export::export_private, hooks::check::forks, prelude::*};
 
 const UNKNOWN: &CStr = c"unknown";
 
-fn name(names: &[&'static CStr], number: c_int) -> *const c_char {
-    let name = usize::try_from(number).ok().and_then(|index| names.get(index));
-    name.unwrap_or(&UNKNOWN).as_ptr()
+/// Names of an enum's numbers, from 0 on.
+macro_rules! names {
+    ($($function:ident: $($name:expr),*;)*) => {
+        $(extern "C" fn $function(number: c_int) -> *const c_char {
+            const NAMES: &[&CStr] = &[$($name),*];
+            let name = usize::try_from(number).ok().and_then(|index| NAMES.get(index));
+            name.unwrap_or(&UNKNOWN).as_ptr()
+        })*
+    };
 }
 
-extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+names! {
+    ibv_wc_status_str:
         c"success",
         c"local length error",
         c"local QP operation error",
@@ -40,13 +46,8 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
         c"response timeout error",
         c"general error",
         c"TM error",
-        c"TM software rendezvous",
-    ];
-    name(NAMES, status)
-}
-
-extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+        c"TM software rendezvous";
+    ibv_event_type_str:
         c"CQ error",
         c"local work queue catastrophic error",
         c"invalid request local work queue error",
@@ -67,13 +68,8 @@ extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         c"client reregistration",
         c"GID table change",
         c"WQ fatal",
-        c"Device link speed change",
-    ];
-    name(NAMES, event)
-}
-
-extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+        c"Device link speed change";
+    ibv_wr_opcode_str:
         c"rdma-write",
         c"rdma-write-with-imm",
         c"send",
@@ -89,17 +85,10 @@ extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
         UNKNOWN,
         UNKNOWN,
         c"flush",
-        c"atomic-write",
-    ];
-    name(NAMES, opcode)
-}
-
-extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
-    name(&[c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"], state)
-}
-
-extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+        c"atomic-write";
+    ibv_port_state_str:
+        c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer";
+    ibv_node_type_str:
         UNKNOWN,
         c"InfiniBand channel adapter",
         c"InfiniBand switch",
@@ -107,9 +96,7 @@ extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
         c"iWARP NIC",
         c"usNIC",
         c"usNIC UDP",
-        c"unspecified",
-    ];
-    name(NAMES, node_type)
+        c"unspecified";
 }
 
 /// `enum ibv_rate` from 2: Mbit/s, and multiples of 2.5 Gbit/s.

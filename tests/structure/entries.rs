@@ -15,7 +15,7 @@ const PARTS: &str = "
 ";
 
 /// Macros that make such functions.
-const MACROS: &str = "readers plain";
+const MACROS: &str = "names readers plain";
 
 /// Functions that compute, touch only their arguments, or make calls wait.
 const OTHERS: &str = "
@@ -23,12 +23,11 @@ const OTHERS: &str = "
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
     ibv_copy_ah_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
     ibv_copy_qp_attr_from_kern
-    ibv_event_type_str ibv_node_type_str ibv_port_state_str ibv_wc_status_str
     ibv_rate_to_mbps ibv_rate_to_mult mbps_to_ibv_rate mult_to_ibv_rate
     ibv_is_fork_initialized
     ibv_free_device_list rdma_free_devices rdma_freeaddrinfo
     ibv_get_device_name ibv_get_sysfs_path ibv_qp_to_qp_ex
-    ibv_query_qp_data_in_order ibv_wr_opcode_str
+    ibv_query_qp_data_in_order
     rdma_get_src_port rdma_get_dst_port
 ";
 
