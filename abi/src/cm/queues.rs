@@ -17,12 +17,9 @@ use crate::{
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-fn last_errno() -> Errno {
-    Errno::plain(Errno::last().number())
-}
-
+/// The failed call has explained itself.
 fn check<T>(pointer: *mut T) -> Result<*mut T> {
-    if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
+    if pointer.is_null() { Err(Errno::plain(Errno::last().number())) } else { Ok(pointer) }
 }
 
 /// The queue's context is the id.

@@ -1,6 +1,9 @@
 //! `ibv_start_poll` to `ibv_end_poll`, `ibv_wr_start` to `ibv_wr_complete`: one thread at a time.
 
-use std::{cell::UnsafeCell, sync::Arc};
+use std::{
+    cell::UnsafeCell,
+    sync::{Arc, Condvar, PoisonError},
+};
 
 use roce_provider::calls::Call;
 
@@ -9,7 +12,7 @@ use crate::{
         self, Finding, Kind, Stack, python,
         waits::{self, ForBatch, Started},
     },
-    sync::{Condvar, Mutex},
+    sync::Mutex,
 };
 
 pub(crate) struct Batch<T> {
@@ -44,7 +47,8 @@ impl<T> Batch<T> {
             wait = not_ended(call, is_own, started);
             by = taken.lock();
         }
-        *ended.wait_while(by, |by| *by != 0) = this;
+        let free = ended.wait_while(by, |by| *by != 0);
+        *free.unwrap_or_else(PoisonError::into_inner) = this;
         drop(wait);
         self.started.iter().for_each(start);
     }

@@ -77,20 +77,15 @@ operations!(
     }
 );
 
-impl Mw {
-    /// Takes only the low 8 bits of `key`, like mlx5 and rxe: programs count up from anywhere.
-    fn key_like(&self, key: u32) -> RKey {
-        RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
-    }
-}
-
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
     info: &ibv_mw_bind_info,
 ) -> Result<WindowBind> {
+    let own = Mw::trust(mw)?.window.rkey().0;
     Ok(WindowBind {
-        rkey: Mw::trust(mw)?.key_like(rkey),
+        // only the low 8 bits, like mlx5 and rxe: programs count up from anywhere
+        rkey: RKey(own & !0xFF | rkey & 0xFF),
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
