@@ -72,14 +72,7 @@ unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 /// Creates a socket for an accepted rsocket.
 unsafe fn adopt(listener: c_int, rsocket: c_int, flags: c_int) -> c_int {
-    let (mut domain, mut size) = (libc::AF_INET, size_of::<c_int>() as socklen_t);
-    next::getsockopt(
-        listener,
-        libc::SOL_SOCKET,
-        libc::SO_DOMAIN,
-        (&raw mut domain).cast(),
-        &raw mut size,
-    );
+    let domain = next::option(listener, libc::SO_DOMAIN).unwrap_or(libc::AF_INET);
     let fd = next::socket(domain, libc::SOCK_STREAM | flags, 0);
     if fd >= 0 && table::put(fd, rsocket, State::Connected) {
         set_nonblocking(rsocket, flags & libc::SOCK_NONBLOCK != 0);
