@@ -92,8 +92,7 @@ fn not_ended(call: &str, is_own: bool, started: &Started) -> Option<ForBatch> {
     let what = format!("{call}: {by} has not ended its earlier batch");
     let _lines = python::enter(None);
     let _call = Call::begin();
-    let stacks = vec![("called", Stack::here())];
-    let mut finding = Finding { kind: Kind::BatchNotEnded, what, stacks };
+    let mut finding = Finding::here(Kind::BatchNotEnded, "called", what, None);
     if !is_own {
         return Some(waits::for_batch(finding, started.clone()));
     }
@@ -112,6 +111,5 @@ fn report_outside(call: &str, other: Option<&Started>) {
         Some(_) => format!("{call}: the batch is another thread's"),
     };
     let started = other.map(|started| ("started", started.lock().clone()));
-    let stacks = [("called", Stack::here())].into_iter().chain(started).collect();
-    check::emit(&Finding { kind: Kind::OutsideBatch, what, stacks });
+    check::emit(&Finding::here(Kind::OutsideBatch, "called", what, started));
 }

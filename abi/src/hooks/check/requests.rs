@@ -263,12 +263,11 @@ pub(crate) fn remove_region(device: usize, lkey: u32) {
 }
 
 pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
-    let found = user.map(|subject| Finding {
-        kind: Kind::RegionInUse,
-        what: format!("{} of lkey {lkey:#x}, which {} uses", call.name(), subject.text()),
-        stacks: vec![("called", Stack::here()), ("posted", subject.posted.clone())],
-    });
-    found.iter().for_each(report::emit);
+    if let Some(subject) = user {
+        let what = format!("{} of lkey {lkey:#x}, which {} uses", call.name(), subject.text());
+        let posted = ("posted", subject.posted.clone());
+        report::emit(&Finding::here(Kind::RegionInUse, "called", what, [posted]));
+    }
 }
 
 /// Reports a send that surely still needs the address handle.
@@ -280,12 +279,11 @@ pub(crate) fn remove_ah(ah: usize) {
         qp.is_able().then(|| user.subject.clone())
     });
     drop(requests);
-    let found = user.map(|subject| Finding {
-        kind: Kind::AddressHandleInUse,
-        what: format!("ibv_destroy_ah of an address handle that {} uses", subject.text()),
-        stacks: vec![("destroyed", Stack::here()), ("posted", subject.posted.clone())],
-    });
-    found.iter().for_each(report::emit);
+    if let Some(subject) = user {
+        let what = format!("ibv_destroy_ah of an address handle that {} uses", subject.text());
+        let posted = ("posted", subject.posted.clone());
+        report::emit(&Finding::here(Kind::AddressHandleInUse, "destroyed", what, [posted]));
+    }
 }
 
 pub(super) fn regions() -> Vec<RegionMemory> {
@@ -382,8 +380,7 @@ impl Requests {
         let what = format!(
             "the queue for {capacity} is polled, and no posted request completes in it: {why}"
         );
-        let stacks = [("polled", Stack::here())].into_iter().chain(stacks).collect();
-        Some(Finding { kind, what, stacks })
+        Some(Finding::here(kind, "polled", what, stacks))
     }
 
     fn prepare(
