@@ -109,8 +109,7 @@ macro_rules! functions {
     };
 }
 
-/// Functions of the C library that this library replaces, by name. Some are cancellation points, and
-/// unwind.
+/// Functions of the C library that this library replaces. Some are cancellation points, and unwind.
 macro_rules! replaced {
     ($(
         $(#[$doc:meta])*
