@@ -71,6 +71,63 @@ macro_rules! numbers {
 
 numbers!(c_int, isize, i64);
 
+/// Exported functions of C: each body runs as a [`control`] call of this name, and gives its
+/// [`Outcome`]. Without a value in C, it cannot fail.
+macro_rules! calls {
+    ($($(#[$doc:meta])* fn $name:ident $arguments:tt $(-> $value:ty)? $body:block)*) => {
+        $crate::call::operations! {
+            $($(#[$doc])* fn $name $arguments $(-> $value)? $body)*
+        }
+        $crate::export::export!($($name),*);
+    };
+}
+
+/// As [`calls`], [`waiting`]; these unwind when cancelled.
+macro_rules! waiting_calls {
+    ($($(#[$doc:meta])* fn $name:ident $arguments:tt -> $value:ty $body:block)*) => {
+        $($crate::call::c_function! {
+            waiting "C-unwind" $(#[$doc])* $name $arguments -> $value $body
+        })*
+        $crate::export::export!($($name),*);
+    };
+}
+
+/// As [`calls`], reached through pointers to functions: inline functions of the headers have these
+/// names.
+macro_rules! operations {
+    ($($(#[$doc:meta])* fn $name:ident $arguments:tt $(-> $value:ty)? $body:block)*) => {
+        $($crate::call::c_function! {
+            control "C" $(#[$doc])* $name $arguments $(-> $value)? $body
+        })*
+    };
+}
+
+macro_rules! c_function {
+    (
+        $layer:ident $abi:tt $(#[$doc:meta])*
+        $name:ident($($argument:tt: $type:ty),* $(,)?) -> $value:ty $body:block
+    ) => {
+        $(#[$doc])*
+        pub(crate) unsafe extern $abi fn $name($($argument: $type),*) -> $value {
+            $crate::call::$layer($crate::call::CallId::$name, || -> $crate::errno::Result<_> {
+                $body
+            })
+        }
+    };
+    (
+        control $abi:tt $(#[$doc:meta])*
+        $name:ident($($argument:tt: $type:ty),* $(,)?) $body:block
+    ) => {
+        $(#[$doc])*
+        pub(crate) unsafe extern $abi fn $name($($argument: $type),*) {
+            let _call = roce_provider::calls::Call::begin();
+            $body
+        }
+    };
+}
+
+pub(crate) use {c_function, calls, operations, waiting_calls};
+
 /// Runs a call. A fork waits for its end or [`pause`](roce_provider::calls).
 pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     waiting(id, || {
@@ -83,16 +140,13 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
 ///
 /// # Safety
 /// As for [`Object::from_raw`].
-pub(crate) unsafe fn destroying<T: Object>(
-    id: CallId,
+pub(crate) unsafe fn destroy<T: Object>(
     pointer: *mut T::C,
     prepare: impl FnOnce(&T) -> Result<()>,
-) -> c_int {
-    control(id, || {
-        prepare(T::get(pointer)?)?;
-        drop(T::from_raw(pointer));
-        Ok(())
-    })
+) -> Result<()> {
+    prepare(T::get(pointer)?)?;
+    drop(T::from_raw(pointer));
+    Ok(())
 }
 
 /// Runs a call that may sleep, or be cancelled, between [`Call`]s.

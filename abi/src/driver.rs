@@ -26,6 +26,10 @@ macro_rules! export_as {
         $(use $function as $name;)*
         export_private!($release: $($name,)*);
     };
+    ($function:ident: $($name:ident,)*) => {
+        $(use $function as $name;)*
+        export!($($name,)*);
+    };
 }
 
 export_as! { refuse since 34:
@@ -70,18 +74,10 @@ export_as! { ignore since 64:
 export_private!(34: ibv_read_ibdev_sysfs_file);
 
 // a version each
-use ignore as verbs_register_driver_34;
-use ignore as verbs_register_driver_57;
-use ignore as verbs_register_driver_59;
-use ignore as verbs_register_driver_64;
-use ignore as verbs_register_driver_65;
-export!(
-    verbs_register_driver_34,
-    verbs_register_driver_57,
-    verbs_register_driver_59,
-    verbs_register_driver_64,
-    verbs_register_driver_65
-);
+export_as! { ignore:
+    verbs_register_driver_34, verbs_register_driver_57, verbs_register_driver_59,
+    verbs_register_driver_64, verbs_register_driver_65,
+}
 
 // read by drivers: objects of a removed device can be destroyed
 core::arch::global_asm!(

@@ -143,6 +143,7 @@ macro_rules! from_errors {
 }
 
 from_errors! {
+    Rule, rule => Self::of(rule);
     std::io::Error, error =>
         Self { number: error.raw_os_error().unwrap_or(libc::EIO), why: Why::System };
     rustix::io::Errno, error => Self { number: error.raw_os_error(), why: Why::System };

@@ -65,30 +65,26 @@ macro_rules! in_releases {
 /// Defines an internal name, exported with a release's version.
 macro_rules! symbol {
     ($name:ident $kind:literal $at:literal $release:literal) => {
+        $crate::export::symbol!(
+            concat!("roce_", $release, "_", stringify!($name)),
+            $kind,
+            concat!(stringify!($name), $at, "IBVERBS_PRIVATE_", $release)
+        )
+    };
+    ($internal:expr, $kind:literal, $exported:expr) => {
         concat!(
-            ".globl roce_",
-            $release,
-            "_",
-            stringify!($name),
-            "\n.type roce_",
-            $release,
-            "_",
-            stringify!($name),
+            ".globl ",
+            $internal,
+            "\n.type ",
+            $internal,
             ",%",
             $kind,
-            "\nroce_",
-            $release,
-            "_",
-            stringify!($name),
-            ":\n.symver roce_",
-            $release,
-            "_",
-            stringify!($name),
+            "\n",
+            $internal,
+            ":\n.symver ",
+            $internal,
             ",",
-            stringify!($name),
-            $at,
-            "IBVERBS_PRIVATE_",
-            $release,
+            $exported,
         )
     };
 }

@@ -16,15 +16,15 @@ use crate::{
     layout::{consts::*, *},
     objects::{
         cq::{ibv_create_cq, ibv_destroy_cq},
-        cq_ex::create_cq_ex,
-        domain::alloc_parent_domain,
+        cq_ex::ibv_create_cq_ex,
+        domain::ibv_alloc_parent_domain,
         modify::ibv_modify_qp,
         mr::{ibv_dereg_mr, ibv_reg_mr},
         pd::ibv_dealloc_pd,
         post::post_send,
         qp::{ibv_destroy_qp, ibv_query_qp},
-        qp_create::create_qp_ex,
-        srq::{create_srq_ex, ibv_destroy_srq},
+        qp_create::ibv_create_qp_ex,
+        srq::{ibv_create_srq_ex, ibv_destroy_srq},
     },
     testing::{Allocated, Opened},
     translate::qp::QP_ATTR,
@@ -68,7 +68,8 @@ fn what_is_behind_a_shorter_structure_is_not_touched() {
     let pd = Allocated::new(&context);
     unsafe {
         let attr = ibv_cq_init_attr_ex { cqe: 8, ..ibv_cq_init_attr_ex::zeroed() };
-        let cq = create_cq_ex(context.0, pages.hold(attr, offset_of!(ibv_cq_init_attr_ex, flags)));
+        let cq =
+            ibv_create_cq_ex(context.0, pages.hold(attr, offset_of!(ibv_cq_init_attr_ex, flags)));
         assert!(!cq.is_null());
         let cq = cq.cast::<ibv_cq>();
 
@@ -81,7 +82,7 @@ fn what_is_behind_a_shorter_structure_is_not_touched() {
             ..ibv_qp_init_attr_ex::zeroed()
         };
         let attr = pages.hold(attr, offset_of!(ibv_qp_init_attr_ex, create_flags));
-        let qp = create_qp_ex(context.0, attr);
+        let qp = ibv_create_qp_ex(context.0, attr);
         assert!(!qp.is_null());
 
         let attr = ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num: 1, ..ibv_qp_attr::zeroed() };
@@ -99,14 +100,14 @@ fn what_is_behind_a_shorter_structure_is_not_touched() {
             ..ibv_srq_init_attr_ex::zeroed()
         };
         let attr = pages.hold(attr, offset_of!(ibv_srq_init_attr_ex, tm_cap));
-        let srq = create_srq_ex(context.0, attr);
+        let srq = ibv_create_srq_ex(context.0, attr);
         assert!((*attr).attr.max_wr >= 4);
         assert_eq!(ibv_destroy_srq(srq), 0);
 
         let attr =
             ibv_parent_domain_init_attr { pd: pd.0, ..ibv_parent_domain_init_attr::zeroed() };
         let attr = pages.hold(attr, offset_of!(ibv_parent_domain_init_attr, alloc));
-        assert_eq!(ibv_dealloc_pd(alloc_parent_domain(context.0, attr)), 0);
+        assert_eq!(ibv_dealloc_pd(ibv_alloc_parent_domain(context.0, attr)), 0);
         assert_eq!(ibv_destroy_cq(cq), 0);
     }
 }
@@ -132,7 +133,7 @@ fn inline_data_is_copied_as_memory_that_may_be_registered() {
             },
             ..ibv_qp_init_attr_ex::zeroed()
         };
-        let qp = create_qp_ex(context.0, &mut { attr });
+        let qp = ibv_create_qp_ex(context.0, &mut { attr });
         let mr = ibv_reg_mr(pd.0, pages.0, rustix::param::page_size(), 0); // enables fault handling
         let post = |address: u64| {
             let mut sge = ibv_sge { addr: address, length: 16, lkey: 0 };

@@ -9,18 +9,16 @@ use roce_provider::transport::{
 
 use crate::layout::consts::*;
 
-/// Name, `errno`, cause, text and advice of each rule.
+/// Rules with values, all `EINVAL`; name, `errno`, cause, text and advice of each other rule.
 macro_rules! rules {
-    ($($name:ident $errno:ident $cause:literal $rule:literal $advice:literal;)*) => {
+    (
+        { $($valued:ident $values:tt,)* }
+        $($name:ident $errno:ident $cause:literal $rule:literal $advice:literal;)*
+    ) => {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Rule {
             $($name,)*
-            Modify(ModifyError),
-            MissingAttributes { qp_type: QpType, from: State, to: State, mask: c_uint },
-            ExtraAttributes { qp_type: QpType, from: State, to: State, mask: c_uint },
-            TooManySges { count: usize, limit: u32 },
-            InlineTooLong { limit: u32 },
-            CompletionVector { vector: u32, vectors: u32 },
+            $($valued $values,)*
         }
 
         impl Rule {
@@ -30,24 +28,14 @@ macro_rules! rules {
             pub(crate) const fn errno(self) -> (c_int, &'static str) {
                 match self {
                     $(Self::$name => (libc::$errno, stringify!($errno)),)*
-                    Self::Modify(_)
-                    | Self::MissingAttributes { .. }
-                    | Self::ExtraAttributes { .. }
-                    | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. }
-                    | Self::CompletionVector { .. } => (libc::EINVAL, "EINVAL"),
+                    $(Self::$valued { .. })|* => (libc::EINVAL, "EINVAL"),
                 }
             }
 
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*
-                    Self::Modify(_)
-                    | Self::MissingAttributes { .. }
-                    | Self::ExtraAttributes { .. }
-                    | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. }
-                    | Self::CompletionVector { .. } => None,
+                    $(Self::$valued { .. })|* => None,
                 }
             }
         }
@@ -55,6 +43,14 @@ macro_rules! rules {
 }
 
 rules! {
+    {
+        Modify(ModifyError),
+        MissingAttributes { qp_type: QpType, from: State, to: State, mask: c_uint },
+        ExtraAttributes { qp_type: QpType, from: State, to: State, mask: c_uint },
+        TooManySges { count: usize, limit: u32 },
+        InlineTooLong { limit: u32 },
+        CompletionVector { vector: u32, vectors: u32 },
+    }
     NullArgument EINVAL "null_argument"
         "a pointer to a structure or to a result is null"
         "the call's manual page describes each pointer";

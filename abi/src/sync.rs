@@ -1,33 +1,13 @@
 //! Locks without poisoning; `provider/src/sync.rs` says why.
 
 use std::{
-    sync::{
-        self, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
 use roce_provider::calls;
 pub(crate) use roce_provider::sync::Mutex;
 use rustix::{event::Timespec, thread::futex};
-
-#[derive(Debug, Default)]
-pub(crate) struct Condvar(sync::Condvar);
-
-impl Condvar {
-    pub(crate) fn notify_one(&self) {
-        self.0.notify_one();
-    }
-
-    pub(crate) fn wait_while<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        condition: impl FnMut(&mut T) -> bool,
-    ) -> MutexGuard<'a, T> {
-        self.0.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Threads await changes without locks and outside [calls](calls): other threads can fork.
 #[derive(Debug, Default)]

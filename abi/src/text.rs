@@ -10,13 +10,19 @@ use crate::{export::export_private, hooks::check::forks, prelude::*};
 
 const UNKNOWN: &CStr = c"unknown";
 
-fn name(names: &[&'static CStr], number: c_int) -> *const c_char {
-    let name = usize::try_from(number).ok().and_then(|index| names.get(index));
-    name.unwrap_or(&UNKNOWN).as_ptr()
+/// Names of an enum's numbers, from 0 on.
+macro_rules! names {
+    ($($function:ident: $($name:expr),*;)*) => {
+        $(extern "C" fn $function(number: c_int) -> *const c_char {
+            const NAMES: &[&CStr] = &[$($name),*];
+            let name = usize::try_from(number).ok().and_then(|index| NAMES.get(index));
+            name.unwrap_or(&UNKNOWN).as_ptr()
+        })*
+    };
 }
 
-extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+names! {
+    ibv_wc_status_str:
         c"success",
         c"local length error",
         c"local QP operation error",
@@ -40,13 +46,8 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
         c"response timeout error",
         c"general error",
         c"TM error",
-        c"TM software rendezvous",
-    ];
-    name(NAMES, status)
-}
-
-extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+        c"TM software rendezvous";
+    ibv_event_type_str:
         c"CQ error",
         c"local work queue catastrophic error",
         c"invalid request local work queue error",
@@ -67,13 +68,8 @@ extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         c"client reregistration",
         c"GID table change",
         c"WQ fatal",
-        c"Device link speed change",
-    ];
-    name(NAMES, event)
-}
-
-extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+        c"Device link speed change";
+    ibv_wr_opcode_str:
         c"rdma-write",
         c"rdma-write-with-imm",
         c"send",
@@ -89,17 +85,10 @@ extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
         UNKNOWN,
         UNKNOWN,
         c"flush",
-        c"atomic-write",
-    ];
-    name(NAMES, opcode)
-}
-
-extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
-    name(&[c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"], state)
-}
-
-extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
-    const NAMES: &[&CStr] = &[
+        c"atomic-write";
+    ibv_port_state_str:
+        c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer";
+    ibv_node_type_str:
         UNKNOWN,
         c"InfiniBand channel adapter",
         c"InfiniBand switch",
@@ -107,9 +96,7 @@ extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
         c"iWARP NIC",
         c"usNIC",
         c"usNIC UDP",
-        c"unspecified",
-    ];
-    name(NAMES, node_type)
+        c"unspecified";
 }
 
 /// `enum ibv_rate` from 2: Mbit/s, and multiples of 2.5 Gbit/s.
@@ -164,39 +151,28 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     code(|rate| rate.1 == mult && mult > 0)
 }
 
-/// No device bypasses the kernel's copy-on-write.
-extern "C" fn ibv_fork_init() -> c_int {
-    call::control(CallId::ibv_fork_init, || {
+calls!(
+    /// No device bypasses the kernel's copy-on-write.
+    fn ibv_fork_init() -> c_int {
         forks::prepared();
         Ok(())
-    })
-}
+    }
 
-extern "C" fn ibv_is_fork_initialized() -> c_int {
-    forks::knows();
-    IBV_FORK_UNNEEDED
-}
+    fn ibv_dontfork_range(_address: *mut c_void, _size: usize) -> c_int {
+        Ok(())
+    }
 
-extern "C" fn ibv_dontfork_range(_address: *mut c_void, _size: usize) -> c_int {
-    call::control(CallId::ibv_dontfork_range, || Ok(()))
-}
+    fn ibv_dofork_range(_address: *mut c_void, _size: usize) -> c_int {
+        Ok(())
+    }
 
-extern "C" fn ibv_dofork_range(_address: *mut c_void, _size: usize) -> c_int {
-    call::control(CallId::ibv_dofork_range, || Ok(()))
-}
-
-extern "C" fn ibv_get_sysfs_path() -> *const c_char {
-    c"/sys".as_ptr()
-}
-
-/// Drops the last newline; returns the length.
-unsafe extern "C" fn ibv_read_sysfs_file(
-    directory: *const c_char,
-    file: *const c_char,
-    buffer: *mut c_char,
-    size: usize,
-) -> c_int {
-    call::control(CallId::ibv_read_sysfs_file, || {
+    /// Drops the last newline; returns the length.
+    fn ibv_read_sysfs_file(
+        directory: *const c_char,
+        file: *const c_char,
+        buffer: *mut c_char,
+        size: usize,
+    ) -> c_int {
         let path =
             |text: *const c_char| Path::new(OsStr::from_bytes(CStr::from_ptr(text).to_bytes()));
         let mut bytes = std::fs::read(path(directory).join(path(file)))?;
@@ -209,19 +185,45 @@ unsafe extern "C" fn ibv_read_sysfs_file(
             buffer.add(bytes.len()).write(0);
         }
         Ok(bytes.len() as c_int)
-    })
-}
+    }
 
-/// ECE is for adapters of one vendor.
-unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    call::control::<()>(CallId::ibv_query_ece, || {
+    /// ECE is for adapters of one vendor.
+    fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
         *ece = ibv_ece::zeroed();
-        Err(Errno::of(Rule::NotSupported))
-    })
+        Err::<(), _>(Errno::of(Rule::NotSupported))
+    }
+
+    fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
+        Err::<(), _>(Errno::of(Rule::NotSupported))
+    }
+
+    /// The system resolves Ethernet addresses, and does not report them.
+    fn ibv_resolve_eth_l2_from_gid(
+        _context: *mut ibv_context,
+        _attr: *mut ibv_ah_attr,
+        _mac: *mut u8,
+        _vlan: *mut u16,
+    ) -> c_int {
+        Err::<(), _>(Errno::of(Rule::NotSupported))
+    }
+
+    /// DMA handles are PCIe hints: none without DMA.
+    fn ibv_alloc_dmah(_: *mut ibv_context, _: *mut c_void) -> *mut c_void {
+        Err::<*mut c_void, _>(Errno::of(Rule::NotSupported))
+    }
+
+    fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
+        Err::<(), _>(Errno::of(Rule::NotSupported))
+    }
+);
+
+extern "C" fn ibv_is_fork_initialized() -> c_int {
+    forks::knows();
+    IBV_FORK_UNNEEDED
 }
 
-extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    call::control::<()>(CallId::ibv_set_ece, || Err(Errno::of(Rule::NotSupported)))
+extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    c"/sys".as_ptr()
 }
 
 /// A message's bytes may appear in any order.
@@ -233,25 +235,6 @@ extern "C" fn ibv_query_qp_data_in_order(
     0
 }
 
-/// The system resolves Ethernet addresses, and does not report them.
-extern "C" fn ibv_resolve_eth_l2_from_gid(
-    _context: *mut ibv_context,
-    _attr: *mut ibv_ah_attr,
-    _mac: *mut u8,
-    _vlan: *mut u16,
-) -> c_int {
-    call::control::<()>(CallId::ibv_resolve_eth_l2_from_gid, || Err(Errno::of(Rule::NotSupported)))
-}
-
-/// DMA handles are PCIe hints: none without DMA.
-extern "C" fn ibv_alloc_dmah(_: *mut ibv_context, _: *mut c_void) -> *mut c_void {
-    call::control::<*mut c_void>(CallId::ibv_alloc_dmah, || Err(Errno::of(Rule::NotSupported)))
-}
-
-extern "C" fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
-    call::control::<()>(CallId::ibv_dealloc_dmah, || Err(Errno::of(Rule::NotSupported)))
-}
-
 export!(
     ibv_wc_status_str,
     ibv_event_type_str,
@@ -261,18 +244,9 @@ export!(
     ibv_rate_to_mult,
     mbps_to_ibv_rate,
     mult_to_ibv_rate,
-    ibv_fork_init,
     ibv_is_fork_initialized,
-    ibv_dontfork_range,
-    ibv_dofork_range,
     ibv_get_sysfs_path,
-    ibv_read_sysfs_file,
-    ibv_query_ece,
-    ibv_set_ece,
-    ibv_query_qp_data_in_order,
-    ibv_resolve_eth_l2_from_gid,
-    ibv_alloc_dmah,
-    ibv_dealloc_dmah,
+    ibv_query_qp_data_in_order
 );
 export_private!(34: ibv_wr_opcode_str);
 
@@ -294,9 +268,12 @@ mod tests {
     #[test]
     fn forks_need_no_preparation() {
         assert_eq!(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
-        assert_eq!((ibv_fork_init(), ibv_is_fork_initialized()), (0, IBV_FORK_UNNEEDED));
         let nowhere = std::ptr::null_mut();
-        assert_eq!((ibv_dontfork_range(nowhere, 1), ibv_dofork_range(nowhere, 1)), (0, 0));
+        // SAFETY: Nothing is accessed.
+        unsafe {
+            assert_eq!((ibv_fork_init(), ibv_is_fork_initialized()), (0, IBV_FORK_UNNEEDED));
+            assert_eq!((ibv_dontfork_range(nowhere, 1), ibv_dofork_range(nowhere, 1)), (0, 0));
+        }
     }
 
     #[test]

@@ -67,13 +67,12 @@ fn signals_restart() -> bool {
     })
 }
 
-unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
-    (descriptor >= 0).then(|| BorrowedFd::borrow_raw(descriptor))
-}
-
 unsafe fn flags_of(descriptor: c_int) -> Result<OFlags> {
-    let descriptor = borrow(descriptor).ok_or(Errno::plain(libc::EBADF))?;
-    fcntl_getfl(descriptor).map_err(|error| Errno::plain(error.raw_os_error()))
+    if descriptor < 0 {
+        return Err(Errno::plain(libc::EBADF)); // nothing to borrow
+    }
+    let flags = fcntl_getfl(BorrowedFd::borrow_raw(descriptor));
+    flags.map_err(|error| Errno::plain(error.raw_os_error()))
 }
 
 pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {

@@ -6,7 +6,7 @@ use libc::{epoll_event, sigset_t};
 
 use crate::{
     fork,
-    function::names,
+    function::replaced,
     next,
     poll::masked,
     rdma,
@@ -14,39 +14,66 @@ use crate::{
     watched::{KERNELS, beside, instances},
 };
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn epoll_ctl(
-    epoll: c_int,
-    op: c_int,
-    fd: c_int,
-    event: *mut epoll_event,
-) -> c_int {
-    fork::progress(fd);
-    let Some((rsocket, state)) = table::entry(fd) else {
-        return next::epoll_ctl(epoll, op, fd, event);
-    };
-    let mut all = instances();
-    let Some(instance) = beside(&mut all, epoll) else {
-        return next::epoll_ctl(epoll, op, fd, event);
-    };
-    let wanted = event.as_ref().copied();
-    let mut adapted =
-        wanted.map(|event| epoll_event { events: asked(state, event.events), ..event });
-    let event = adapted.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    let (beside, has_rsocket) = (instance.beside, state.has_rsocket());
-    let done = if has_rsocket { rdma::repoll_ctl(beside, op, rsocket, event) } else { 0 };
-    // also TCP's listeners, and undecided sockets
-    let is_tcp = done == 0 && (state == State::Listens || state.is_pending());
-    let done = if is_tcp { next::epoll_ctl(epoll, op, fd, event) } else { done };
-    match wanted {
-        _ if done != 0 => {}
-        Some(event) if op != libc::EPOLL_CTL_DEL => {
-            instance.watched.insert(fd, (event.events, event.u64));
+replaced!(
+    fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+        fork::progress(fd);
+        let Some((rsocket, state)) = table::entry(fd) else {
+            return next::epoll_ctl(epoll, op, fd, event);
+        };
+        let mut all = instances();
+        let Some(instance) = beside(&mut all, epoll) else {
+            return next::epoll_ctl(epoll, op, fd, event);
+        };
+        let wanted = event.as_ref().copied();
+        let mut adapted =
+            wanted.map(|event| epoll_event { events: asked(state, event.events), ..event });
+        let event = adapted.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+        let (beside, has_rsocket) = (instance.beside, state.has_rsocket());
+        let done = if has_rsocket { rdma::repoll_ctl(beside, op, rsocket, event) } else { 0 };
+        // also TCP's listeners, and undecided sockets
+        let is_tcp = done == 0 && (state == State::Listens || state.is_pending());
+        let done = if is_tcp { next::epoll_ctl(epoll, op, fd, event) } else { done };
+        match wanted {
+            _ if done != 0 => {}
+            Some(event) if op != libc::EPOLL_CTL_DEL => {
+                instance.watched.insert(fd, (event.events, event.u64));
+            }
+            _ => drop(instance.watched.remove(&fd)),
         }
-        _ => drop(instance.watched.remove(&fd)),
+        done
     }
-    done
-}
+
+    fn epoll_pwait(
+        epoll: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        timeout: c_int,
+        mask: *const sigset_t,
+    ) -> c_int {
+        let beside = instances().get(&epoll).map(|instance| instance.beside);
+        let Some(beside) = beside.filter(|_| most > 0) else {
+            return next::epoll_pwait(epoll, events, most, timeout, mask);
+        };
+        masked(mask, || {
+            loop {
+                look_at_all(epoll);
+                let found = rdma::repoll_wait(beside, events, most, timeout);
+                if found <= 0 {
+                    return found;
+                }
+                look_at_all(epoll);
+                let count = expand(epoll, events, found as usize, most as usize);
+                if count > 0 || timeout == 0 {
+                    return count;
+                }
+            }
+        })
+    }
+
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int {
+        epoll_pwait(epoll, events, most, timeout, ptr::null())
+    }
+);
 
 /// With an offer, any event decides, and nothing can be sent before.
 fn asked(state: State, events: u32) -> u32 {
@@ -81,37 +108,4 @@ unsafe fn expand(epoll: c_int, events: *mut epoll_event, found: usize, most: usi
     let rest = (most - last) as c_int;
     let more = next::epoll_pwait(epoll, events.add(last), rest, 0, ptr::null());
     last as c_int + more.max(0)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn epoll_pwait(
-    epoll: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    timeout: c_int,
-    mask: *const sigset_t,
-) -> c_int {
-    let beside = instances().get(&epoll).map(|instance| instance.beside);
-    let Some(beside) = beside.filter(|_| most > 0) else {
-        return next::epoll_pwait(epoll, events, most, timeout, mask);
-    };
-    masked(mask, || {
-        loop {
-            look_at_all(epoll);
-            let found = rdma::repoll_wait(beside, events, most, timeout);
-            if found <= 0 {
-                return found;
-            }
-            look_at_all(epoll);
-            let count = expand(epoll, events, found as usize, most as usize);
-            if count > 0 || timeout == 0 {
-                return count;
-            }
-        }
-    })
-}
-
-names! {
-    fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int =
-        epoll_pwait(epoll, events, most, timeout, ptr::null());
 }

@@ -11,7 +11,7 @@
 use std::{
     ffi::{c_int, c_short},
     mem::MaybeUninit,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::SocketAddr,
     process, ptr,
     sync::{
         OnceLock,
@@ -21,7 +21,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libc::{pollfd, sockaddr_storage, socklen_t};
+use libc::{pollfd, socklen_t};
+use rustix::net::{
+    SocketAddrAny,
+    addr::{SocketAddrArg, SocketAddrStorage},
+};
 
 use crate::{
     next::{self, errno, is_nonblocking, set_errno},
@@ -54,9 +58,7 @@ impl Use {
     /// Timeout in milliseconds; -1: none.
     unsafe fn limit(self, fd: c_int) -> c_int {
         let name = if self == Self::Send { libc::SO_SNDTIMEO } else { libc::SO_RCVTIMEO };
-        let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
-        let mut size = size_of_val(&time) as socklen_t;
-        next::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut time).cast(), &raw mut size);
+        let Some(time) = next::option::<libc::timeval>(fd, name) else { return -1 };
         let microseconds = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
         match microseconds {
             0 => -1,
@@ -85,65 +87,29 @@ pub(crate) unsafe fn begin(fd: c_int, state: State) {
 }
 
 unsafe fn is_tcp(fd: c_int) -> bool {
-    let option = |name| {
-        let (mut value, mut size): (c_int, _) = (-1, size_of::<c_int>() as socklen_t);
-        next::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size);
-        value
-    };
-    [libc::AF_INET, libc::AF_INET6].contains(&option(libc::SO_DOMAIN))
-        && option(libc::SO_TYPE) == libc::SOCK_STREAM
-        && option(libc::SO_PROTOCOL) == libc::IPPROTO_TCP
-}
-
-#[derive(Clone, Copy)]
-struct Address {
-    storage: sockaddr_storage,
-    size: socklen_t,
+    let option = |name| next::option::<c_int>(fd, name);
+    matches!(option(libc::SO_DOMAIN), Some(libc::AF_INET | libc::AF_INET6))
+        && option(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+        && option(libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP)
 }
 
 type Ask = unsafe fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int;
 
-impl Address {
-    /// IPv4-mapped IPv6 becomes IPv4, as the peer may know it.
-    unsafe fn ask(fd: c_int, ask: Ask) -> Option<Self> {
-        let mut storage = MaybeUninit::<sockaddr_storage>::zeroed().assume_init();
-        let mut size = size_of::<sockaddr_storage>() as socklen_t;
-        if ask(fd, (&raw mut storage).cast(), &raw mut size) != 0 {
-            return None;
-        }
-        let six = (&raw const storage).cast::<libc::sockaddr_in6>().read();
-        if let [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] = six.sin6_addr.s6_addr
-            && c_int::from(storage.ss_family) == libc::AF_INET6
-        {
-            let four = libc::sockaddr_in {
-                sin_family: libc::AF_INET as _,
-                sin_port: six.sin6_port,
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([a, b, c, d]) },
-                sin_zero: [0; 8],
-            };
-            (&raw mut storage).cast::<libc::sockaddr_in>().write(four);
-            size = size_of::<libc::sockaddr_in>() as socklen_t;
-        }
-        Some(Self { storage, size })
+/// IPv4-mapped IPv6 becomes IPv4, as the peer may know it.
+unsafe fn address(fd: c_int, ask: Ask) -> Option<SocketAddr> {
+    let mut storage = MaybeUninit::<SocketAddrStorage>::zeroed();
+    let mut size = size_of::<SocketAddrStorage>() as socklen_t;
+    if ask(fd, storage.as_mut_ptr().cast(), &raw mut size) != 0 {
+        return None;
     }
-
-    fn raw(&self) -> *const libc::sockaddr {
-        (&raw const self.storage).cast()
-    }
-
-    unsafe fn host(&self) -> IpAddr {
-        if c_int::from(self.storage.ss_family) == libc::AF_INET {
-            let bits = (*self.raw().cast::<libc::sockaddr_in>()).sin_addr.s_addr;
-            Ipv4Addr::from(bits.to_ne_bytes()).into()
-        } else {
-            Ipv6Addr::from((*self.raw().cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr).into()
-        }
-    }
+    let mut address = SocketAddr::try_from(SocketAddrAny::new(storage, size)).ok()?;
+    address.set_ip(address.ip().to_canonical());
+    Some(address)
 }
 
-/// Copies a TCP socket's options.
-unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
-    let rsocket = rdma::make(domain)?;
+/// For an address, with a TCP socket's options.
+unsafe fn like(fd: c_int, address: SocketAddr) -> Option<c_int> {
+    let rsocket = rdma::make(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })?;
     for (level, name) in KEPT {
         let (mut value, mut size) = ([0_u8; 16], 16);
         if next::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut size) == 0 {
@@ -218,8 +184,8 @@ static TURN_OF: AtomicU32 = AtomicU32::new(0);
 
 /// Listens at this side's address once the port is free.
 unsafe fn listener(fd: c_int) -> Option<c_int> {
-    let own = Address::ask(fd, next::getsockname)?;
-    let rsocket = like(fd, c_int::from(own.storage.ss_family))?;
+    let own = address(fd, next::getsockname)?;
+    let rsocket = like(fd, own)?;
     let one: c_int = 1;
     let (option, size) = (ptr::from_ref(&one).cast(), size_of::<c_int>() as socklen_t);
     rdma::rsetsockopt(rsocket, libc::SOL_SOCKET, libc::SO_REUSEADDR, option, size);
@@ -227,7 +193,8 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
     let end = Instant::now() + PORT_LIMIT;
     let mut is_bound = false;
     while matches!(peek_offer(fd), Peeked::Nothing) && Instant::now() < end {
-        is_bound = is_bound || rdma::rbind(rsocket, own.raw(), own.size) == 0;
+        is_bound =
+            is_bound || own.with_sockaddr(|at, size| rdma::rbind(rsocket, at.cast(), size) == 0);
         if is_bound && rdma::rlisten(rsocket, 1) == 0 {
             return Some(rsocket);
         }
@@ -289,13 +256,13 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
 
 /// Accepts the peer host's rsocket, whose local addresses may differ.
 unsafe fn accepted(fd: c_int, listener: c_int) -> Option<c_int> {
-    let peer = Address::ask(fd, next::getpeername)?.host();
+    let peer = address(fd, next::getpeername)?.ip();
     loop {
         let rsocket = rdma::raccept(listener, ptr::null_mut(), ptr::null_mut());
         if rsocket < 0 {
             return None;
         }
-        let host = |ask| Address::ask(rsocket, ask).map(|address| address.host());
+        let host = |ask| address(rsocket, ask).map(|address| address.ip());
         let (from, own) = (host(rdma::rgetpeername), host(rdma::rgetsockname));
         let is_here = from.is_some_and(|from| from.is_loopback()) || from == own;
         if from == Some(peer) || peer.is_loopback() && is_here {
@@ -306,9 +273,9 @@ unsafe fn accepted(fd: c_int, listener: c_int) -> Option<c_int> {
 }
 
 unsafe fn connected(fd: c_int) -> Option<c_int> {
-    let peer = Address::ask(fd, next::getpeername)?;
-    let rsocket = like(fd, c_int::from(peer.storage.ss_family))?;
-    if connect_rsocket(rsocket, peer.raw(), peer.size) {
+    let peer = address(fd, next::getpeername)?;
+    let rsocket = like(fd, peer)?;
+    if peer.with_sockaddr(|at, size| connect_rsocket(rsocket, at.cast(), size)) {
         return Some(rsocket);
     }
     rdma::rclose(rsocket);
@@ -356,7 +323,7 @@ pub(crate) unsafe fn decide(fd: c_int, by: Use, flags: c_int) -> bool {
             // the peer connects, sends by TCP, or closes
             State::Offered if waits => wait_for([number, fd], by.limit(fd)),
             State::Offered => 0,
-            State::Expects if by == Use::Send && Address::ask(fd, next::getpeername).is_some() => {
+            State::Expects if by == Use::Send && address(fd, next::getpeername).is_some() => {
                 let ready = wait_for([fd], LIMIT);
                 if ready == 0 {
                     move_on(fd, Some((number, State::Late)));

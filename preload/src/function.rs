@@ -109,16 +109,18 @@ macro_rules! functions {
     };
 }
 
-/// Other names of calls.
-macro_rules! names {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty = $call:expr;)*) => {
+/// Functions of the C library that this library replaces. Some are cancellation points, and unwind.
+macro_rules! replaced {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $kind:ty),* $(,)?) -> $returns:ty $body:block
+    )*) => {
         $(
+            $(#[$doc])*
             #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $returns {
-                $call
-            }
+            pub(crate) unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $returns $body
         )*
     };
 }
 
-pub(crate) use {functions, names};
+pub(crate) use {functions, replaced};

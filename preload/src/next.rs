@@ -1,4 +1,7 @@
-use std::ffi::{c_int, c_ulong, c_void};
+use std::{
+    ffi::{c_int, c_ulong, c_void},
+    mem::MaybeUninit,
+};
 
 use libc::{
     epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, sigset_t, sockaddr, socklen_t,
@@ -71,6 +74,13 @@ pub(crate) fn errno() -> c_int {
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: `errno` is thread-local.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Of `SOL_SOCKET`; zeros are a `T`.
+pub(crate) unsafe fn option<T>(fd: c_int, name: c_int) -> Option<T> {
+    let (mut value, mut size) = (MaybeUninit::<T>::zeroed(), size_of::<T>() as socklen_t);
+    let got = getsockopt(fd, libc::SOL_SOCKET, name, value.as_mut_ptr().cast(), &raw mut size);
+    (got == 0).then(|| value.assume_init())
 }
 
 pub(crate) unsafe fn is_nonblocking(fd: c_int) -> bool {

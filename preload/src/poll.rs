@@ -9,7 +9,7 @@ use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::{
     fork,
-    function::names,
+    function::replaced,
     next, rdma,
     table::{self, State},
 };
@@ -81,40 +81,82 @@ unsafe fn slice<'a>(all: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     if all.is_null() { &mut [] } else { std::slice::from_raw_parts_mut(all, count as usize) }
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn poll(
-    all: *mut pollfd,
-    count: nfds_t,
-    timeout: c_int,
-) -> c_int {
-    if !has_rsockets(slice(all, count)) {
-        return next::poll(all, count, timeout);
-    }
-    let end =
-        u64::try_from(timeout).ok().map(|limit| Instant::now() + Duration::from_millis(limit));
-    look_at(slice(all, count), |_| true);
-    loop {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let left = left.map_or(-1, |left| left.as_millis() as c_int);
-        let (list, length) = prepare(slice(all, count));
-        let ready = rdma::rpoll(list, length, left);
-        if ready <= 0 {
-            slice(all, count).iter_mut().for_each(|one| one.revents = 0);
-            return ready;
+replaced!(
+    fn poll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+        if !has_rsockets(slice(all, count)) {
+            return next::poll(all, count, timeout);
         }
-        let ready = finish(slice(all, count));
-        // maybe the handshake's event
-        if !look_at(slice(all, count), |one| one.revents != 0) {
-            return ready;
+        let end =
+            u64::try_from(timeout).ok().map(|limit| Instant::now() + Duration::from_millis(limit));
+        look_at(slice(all, count), |_| true);
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let left = left.map_or(-1, |left| left.as_millis() as c_int);
+            let (list, length) = prepare(slice(all, count));
+            let ready = rdma::rpoll(list, length, left);
+            if ready <= 0 {
+                slice(all, count).iter_mut().for_each(|one| one.revents = 0);
+                return ready;
+            }
+            let ready = finish(slice(all, count));
+            // maybe the handshake's event
+            if !look_at(slice(all, count), |one| one.revents != 0) {
+                return ready;
+            }
         }
     }
-}
 
-names! {
-    // fortified, without the size check
-    fn __poll_chk(all: *mut pollfd, count: nfds_t, timeout: c_int, _room: usize) -> c_int =
-        poll(all, count, timeout);
-}
+    /// Fortified, without the size check.
+    fn __poll_chk(all: *mut pollfd, count: nfds_t, timeout: c_int, _room: usize) -> c_int {
+        poll(all, count, timeout)
+    }
+
+    fn ppoll(
+        all: *mut pollfd,
+        count: nfds_t,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int {
+        if !has_rsockets(slice(all, count)) {
+            return next::ppoll(all, count, timeout, mask);
+        }
+        let Some(limit) = of_timespec(timeout) else { return invalid() };
+        masked(mask, || poll(all, count, limit))
+    }
+
+    fn select(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int {
+        let sets = [read, write, except];
+        let Some((list, length)) = selected(count, sets) else {
+            return next::select(count, read, write, except, timeout);
+        };
+        let Some(limit) = of_timeval(timeout) else { return invalid() };
+        let ready = poll(list, length as nfds_t, limit);
+        if ready < 0 { ready } else { keep_ready(sets) }
+    }
+
+    fn pselect(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int {
+        let sets = [read, write, except];
+        let Some((list, length)) = selected(count, sets) else {
+            return next::pselect(count, read, write, except, timeout, mask);
+        };
+        let Some(limit) = of_timespec(timeout) else { return invalid() };
+        let ready = masked(mask, || poll(list, length as nfds_t, limit));
+        if ready < 0 { ready } else { keep_ready(sets) }
+    }
+);
 
 /// Rounds up; `None` if invalid.
 fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
@@ -156,20 +198,6 @@ pub(crate) unsafe fn masked(mask: *const sigset_t, wait: impl FnOnce() -> c_int)
     ready
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ppoll(
-    all: *mut pollfd,
-    count: nfds_t,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    if !has_rsockets(slice(all, count)) {
-        return next::ppoll(all, count, timeout, mask);
-    }
-    let Some(limit) = of_timespec(timeout) else { return invalid() };
-    masked(mask, || poll(all, count, limit))
-}
-
 const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 const FOUND: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
@@ -207,39 +235,4 @@ unsafe fn keep_ready(sets: [*mut fd_set; 3]) -> c_int {
         }
         count
     })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn select(
-    count: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    timeout: *mut timeval,
-) -> c_int {
-    let sets = [read, write, except];
-    let Some((list, length)) = selected(count, sets) else {
-        return next::select(count, read, write, except, timeout);
-    };
-    let Some(limit) = of_timeval(timeout) else { return invalid() };
-    let ready = poll(list, length as nfds_t, limit);
-    if ready < 0 { ready } else { keep_ready(sets) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pselect(
-    count: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    let sets = [read, write, except];
-    let Some((list, length)) = selected(count, sets) else {
-        return next::pselect(count, read, write, except, timeout, mask);
-    };
-    let Some(limit) = of_timespec(timeout) else { return invalid() };
-    let ready = masked(mask, || poll(list, length as nfds_t, limit));
-    if ready < 0 { ready } else { keep_ready(sets) }
 }

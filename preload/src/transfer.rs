@@ -4,7 +4,7 @@ use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
 
 use crate::{
     fork::{self, Use},
-    function::names,
+    function::replaced,
     next, rdma, table,
 };
 
@@ -14,9 +14,8 @@ macro_rules! transfers {
         $by:ident $flags:tt, $rsocket:path:
             fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;
     )*) => {
-        $(
-            #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> $returns {
+        replaced! {$(
+            fn $name(fd: c_int, $($argument: $kind),*) -> $returns {
                 if table::pending(fd).is_some() && !fork::decide(fd, Use::$by, $flags) {
                     return -1;
                 }
@@ -25,7 +24,7 @@ macro_rules! transfers {
                     None => next::$name(fd, $($argument),*),
                 }
             }
-        )*
+        )*}
     };
 }
 
@@ -47,49 +46,55 @@ transfers! {
     Send 0, send_file: fn sendfile(from: c_int, offset: *mut off_t, count: usize) -> isize;
 }
 
-macro_rules! calls {
-    ($($rsocket:ident: fn $name:ident($($argument:ident: $kind:ty),*) -> c_int;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> c_int {
-                match table::connected(fd) {
-                    Some(rsocket) => rdma::$rsocket(rsocket, $($argument),*),
-                    None => next::$name(fd, $($argument),*),
-                }
-            }
-        )*
-    };
-}
-
-calls! {
-    rgetpeername: fn getpeername(address: *mut sockaddr, length: *mut socklen_t) -> c_int;
-    rgetsockname: fn getsockname(address: *mut sockaddr, length: *mut socklen_t) -> c_int;
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    fork::stay_on_tcp(fd);
-    match table::connected(fd) {
-        Some(rsocket) => rdma::rshutdown(rsocket, how),
-        None => next::shutdown(fd, how),
+replaced!(
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        match table::connected(fd) {
+            Some(rsocket) => rdma::rgetpeername(rsocket, address, length),
+            None => next::getpeername(fd, address, length),
+        }
     }
-}
 
-names! {
-    // large files
-    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize =
-        sendfile(to, from, offset, count);
-    // fortified, without the size check
-    fn __read_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize) -> isize =
-        read(fd, to, length);
-    fn __recv_chk(
-        fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int
-    ) -> isize = recv(fd, to, length, flags);
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        match table::connected(fd) {
+            Some(rsocket) => rdma::rgetsockname(rsocket, address, length),
+            None => next::getsockname(fd, address, length),
+        }
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        fork::stay_on_tcp(fd);
+        match table::connected(fd) {
+            Some(rsocket) => rdma::rshutdown(rsocket, how),
+            None => next::shutdown(fd, how),
+        }
+    }
+
+    /// For large files.
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
+        sendfile(to, from, offset, count)
+    }
+
+    /// Fortified, without the size check.
+    fn __read_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize) -> isize {
+        read(fd, to, length)
+    }
+
+    fn __recv_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int) -> isize {
+        recv(fd, to, length, flags)
+    }
+
     fn __recvfrom_chk(
-        fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int,
-        address: *mut sockaddr, size: *mut socklen_t
-    ) -> isize = recvfrom(fd, to, length, flags, address, size);
-}
+        fd: c_int,
+        to: *mut c_void,
+        length: usize,
+        _room: usize,
+        flags: c_int,
+        address: *mut sockaddr,
+        size: *mut socklen_t,
+    ) -> isize {
+        recvfrom(fd, to, length, flags, address, size)
+    }
+);
 
 const PIECE: usize = 1 << 16;
 

@@ -259,7 +259,7 @@ impl Socket {
                 watch(&self.inner.descriptor, &stream.queues)?;
                 state.phase = Phase::Connecting(Box::new(stream));
             }
-            Err(error) => state.start_over(Some(error)),
+            Err(error) => state.start_over(error),
         }
         drop(state);
         self.connected()
@@ -528,7 +528,7 @@ impl State {
                     *phase = Phase::Connected(stream);
                 }
             }
-            _ => self.start_over(Some(reason(event))),
+            _ => self.start_over(reason(event)),
         }
     }
 
@@ -540,14 +540,14 @@ impl State {
     }
 
     /// Resets a failed attempt; the local address stays.
-    fn start_over(&mut self, error: Option<Errno>) {
+    fn start_over(&mut self, error: Errno) {
         let id = self.channel.create_id(PortSpace::Tcp);
         let Options { reuse_addr, afonly, tos } = self.options;
         id.set_tos(tos);
         // a new id accepts them
         let _ = id.set_reuse_addr(reuse_addr);
         let _ = afonly.map(|only| id.set_afonly(only));
-        (self.id, self.phase, self.error) = (id, Phase::Idle, error);
+        (self.id, self.phase, self.error) = (id, Phase::Idle, Some(error));
     }
 }
 

@@ -166,12 +166,11 @@ impl Socket {
     /// True if the peer has all data, or never will.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        if let Ok(Phase::Datagrams(datagrams)) =
-            self.lock_and_progress().as_deref().map(|state| &state.phase)
-        {
-            return datagrams.is_sent();
+        match self.lock_and_progress().as_deref().map(|state| &state.phase) {
+            Ok(Phase::Datagrams(datagrams)) => datagrams.is_sent(),
+            Ok(Phase::Connected(stream)) => stream.is_sent(),
+            Ok(Phase::Idle | Phase::Listening(_) | Phase::Connecting(_)) | Err(_) => true,
         }
-        self.with_stream(|stream| Ok(stream.is_sent())).unwrap_or(true)
     }
 
     /// Probes the peer. Without a peer, the connection fails later.

@@ -1,6 +1,7 @@
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 
 use libc::{AF_INET, AF_INET6, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
+use rustix::net::{SocketAddrAny, addr::SocketAddrArg};
 
 use crate::errno::{Errno, Result};
 use crate::rule::Rule;
@@ -15,55 +16,22 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
     if address.is_null() {
         return Ok(None);
     }
-    match (*address).sa_family.into() {
-        AF_INET => {
-            let sockaddr_in { sin_addr, sin_port, .. } =
-                address.cast::<sockaddr_in>().read_unaligned();
-            let ip = Ipv4Addr::from(u32::from_be(sin_addr.s_addr));
-            Ok(Some(SocketAddr::from((ip, u16::from_be(sin_port)))))
-        }
-        AF_INET6 => {
-            let sockaddr_in6 { sin6_addr, sin6_port, sin6_flowinfo, sin6_scope_id, .. } =
-                address.cast::<sockaddr_in6>().read_unaligned();
-            let ip = Ipv6Addr::from(sin6_addr.s6_addr);
-            Ok(Some(
-                SocketAddrV6::new(ip, u16::from_be(sin6_port), sin6_flowinfo, sin6_scope_id).into(),
-            ))
-        }
-        _ => Err(Errno::of(Rule::Address)),
-    }
+    let length = match (*address).sa_family.into() {
+        AF_INET => size_of::<sockaddr_in>(),
+        AF_INET6 => size_of::<sockaddr_in6>(),
+        _ => return Err(Errno::of(Rule::Address)),
+    };
+    // a copy: the program's may be unaligned
+    let copy = SocketAddrAny::read(address.cast(), length as u32);
+    Ok(Some(copy.try_into()?))
 }
 
 pub(crate) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
     // SAFETY: Zeros are `AF_UNSPEC`.
     let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
-    let place = &raw mut storage;
-    let length = match address {
-        SocketAddr::V4(v4) => {
-            let c = sockaddr_in {
-                sin_family: AF_INET as u16,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: `sockaddr_storage` fits any address.
-            unsafe { place.cast::<sockaddr_in>().write(c) };
-            size_of::<sockaddr_in>()
-        }
-        SocketAddr::V6(v6) => {
-            let c = sockaddr_in6 {
-                sin6_family: AF_INET6 as u16,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            // SAFETY: As above.
-            unsafe { place.cast::<sockaddr_in6>().write(c) };
-            size_of::<sockaddr_in6>()
-        }
-    };
-    (storage, length)
+    // SAFETY: `sockaddr_storage` fits any address.
+    let length = unsafe { address.write_sockaddr((&raw mut storage).cast()) };
+    (storage, length as usize)
 }
 
 /// Port in network byte order; 0 without an address.

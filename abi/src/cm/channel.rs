@@ -3,7 +3,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-use roce_provider::{calls::Call, cm::EventChannel};
+use roce_provider::cm::EventChannel;
 
 use super::{device_addr, registry};
 use crate::{
@@ -48,26 +48,21 @@ fn endless(call: &str, channel: usize) -> Option<String> {
     (number == 0).then(|| format!("{call}: no id uses the channel"))
 }
 
-unsafe fn report_ids(channel: *mut rdma_event_channel) {
-    let number = users(channel as usize);
-    if number > 0 {
-        let what = format!("rdma_destroy_event_channel, which {number} ids use");
-        check::emit_here(Kind::CmChannelInUse, "destroyed", what);
+calls!(
+    fn rdma_create_event_channel() -> *mut rdma_event_channel {
+        create()
     }
-}
 
-unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
-    call::control(CallId::rdma_create_event_channel, create)
-}
-
-unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    let _call = Call::begin();
-    if Channel::get(channel).is_ok() {
-        if check::is_on() {
-            report_ids(channel);
+    fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+        if Channel::get(channel).is_err() {
+            return;
+        }
+        if check::is_on()
+            && let number @ 1.. = users(channel as usize)
+        {
+            let what = format!("rdma_destroy_event_channel, which {number} ids use");
+            check::emit_here(Kind::CmChannelInUse, "destroyed", what);
         }
         destroy(channel);
     }
-}
-
-export!(rdma_create_event_channel, rdma_destroy_event_channel);
+);

@@ -50,16 +50,35 @@ unsafe fn conn_param(
     }
 }
 
-unsafe extern "C-unwind" fn rdma_connect(
-    id: *mut rdma_cm_id,
-    param: *mut rdma_conn_param,
-) -> c_int {
-    wait_after(CallId::rdma_connect, id, || {
-        let object = Id::get(id)?;
-        let first = object.settings().connect.clone();
-        Ok(object.cm()?.connect(&conn_param(id, param, first))?)
-    })
-}
+waiting_calls!(
+    fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+        wait_after(id, || {
+            let object = Id::get(id)?;
+            let first = object.settings().connect.clone();
+            Ok(object.cm()?.connect(&conn_param(id, param, first))?)
+        })
+    }
+
+    fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+        if accept(id, param)? {
+            return wait_for_event(id);
+        }
+        acknowledge_last(id);
+        Ok(())
+    }
+
+    fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+        wait_after(id, || {
+            Id::get(id)?.cm()?.disconnect()?;
+            records::disconnected(id as usize, true);
+            let qp = (*id).qp;
+            if !qp.is_null() {
+                (*qp).state = IBV_QPS_ERR;
+            }
+            Ok(())
+        })
+    }
+);
 
 unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<bool> {
     let _call = Call::begin();
@@ -68,85 +87,39 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<b
     Ok(cm.qp_type() != QpType::Ud)
 }
 
-unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
-    call::waiting(CallId::rdma_accept, || {
-        if accept(id, param)? {
-            return wait_for_event(id);
-        }
-        acknowledge_last(id);
-        Ok(())
-    })
-}
+calls!(
+    fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+        Ok(Id::get(id)?.cm()?.reject(&bytes(data, length))?)
+    }
 
-unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
-    call::control(CallId::rdma_reject, || Ok(Id::get(id)?.cm()?.reject(&bytes(data, length))?))
-}
-
-unsafe extern "C" fn rdma_reject_ece(
-    id: *mut rdma_cm_id,
-    data: *const c_void,
-    length: u8,
-) -> c_int {
-    call::control(CallId::rdma_reject_ece, || {
+    fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
         Ok(Id::get(id)?.cm()?.reject_ece(&bytes(data, length))?)
-    })
-}
+    }
 
-/// Establishes the program's own queue pair.
-unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
-    call::control(CallId::rdma_establish, || {
+    /// Establishes the program's own queue pair.
+    fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
         let object = Id::get(id)?;
         refuse_if(!(*id).qp.is_null(), Rule::IdHasObject)?;
         Ok(object.cm()?.establish()?)
-    })
-}
+    }
 
-unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
-    call::control(CallId::rdma_notify, || {
+    fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
         let id = Id::get(id)?;
         refuse_if(event != IBV_EVENT_COMM_EST, Rule::Event)?;
         Ok(id.cm()?.notify()?)
-    })
-}
+    }
 
-unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    wait_after(CallId::rdma_disconnect, id, || {
-        Id::get(id)?.cm()?.disconnect()?;
-        records::disconnected(id as usize, true);
-        let qp = (*id).qp;
-        if !qp.is_null() {
-            (*qp).state = IBV_QPS_ERR;
-        }
-        Ok(())
-    })
-}
-
-/// Accepted but not sent: this adapter has no ECE options.
-unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    call::control(CallId::rdma_set_local_ece, || {
+    /// Accepted but not sent: this adapter has no ECE options.
+    fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
         let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
         let possible = Id::get(id).is_ok() && (*id).qp.is_null() && known;
         if possible { Ok(()) } else { Err(Errno::of(Rule::Ece)) }
-    })
-}
+    }
 
-unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    call::control(CallId::rdma_get_remote_ece, || {
+    fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
         let _ = Id::get(id)?;
-        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::of(Rule::Ece))?;
+        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Rule::Ece)?;
         *ece = ibv_ece::zeroed();
         Ok(())
-    })
-}
-
-export!(
-    rdma_connect,
-    rdma_accept,
-    rdma_reject,
-    rdma_reject_ece,
-    rdma_establish,
-    rdma_notify,
-    rdma_disconnect,
-    rdma_set_local_ece,
-    rdma_get_remote_ece,
+    }
 );

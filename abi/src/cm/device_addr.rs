@@ -54,7 +54,7 @@ pub(crate) fn prepare() {
 }
 
 pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
-    shared(Dev::named(context.name()).ok_or(Errno::of(Rule::NoDevice))?)
+    shared(Dev::named(context.name()).ok_or(Rule::NoDevice)?)
 }
 
 fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
@@ -79,9 +79,9 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     Ok(addr)
 }
 
-/// Skips devices whose addresses another program has.
-unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
-    call::control(CallId::rdma_get_devices, || {
+calls!(
+    /// Skips devices whose addresses another program has.
+    fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
         prepare();
         let contexts: Vec<*mut ibv_context> = device::all()
             .into_iter()
@@ -92,11 +92,11 @@ unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_conte
             *number = contexts.len() as c_int;
         }
         Ok(list::allocate(&contexts))
-    })
-}
+    }
+);
 
 unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
     libc::free(list.cast());
 }
 
-export!(rdma_get_devices, rdma_free_devices);
+export!(rdma_free_devices);

@@ -23,7 +23,7 @@ const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
-    let info = info.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+    let info = info.as_ref().ok_or(Rule::NullArgument)?;
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
     let space = match (port_space(info.ai_port_space as c_uint)?, qp_type) {
@@ -77,13 +77,13 @@ unsafe fn prepare(
     create_plain_qp(id, pd, attr)
 }
 
-unsafe extern "C-unwind" fn rdma_create_ep(
-    to: *mut *mut rdma_cm_id,
-    info: *mut rdma_addrinfo,
-    pd: *mut ibv_pd,
-    attr: *mut ibv_qp_init_attr,
-) -> c_int {
-    call::waiting(CallId::rdma_create_ep, || {
+waiting_calls!(
+    fn rdma_create_ep(
+        to: *mut *mut rdma_cm_id,
+        info: *mut rdma_addrinfo,
+        pd: *mut ibv_pd,
+        attr: *mut ibv_qp_init_attr,
+    ) -> c_int {
         let id = start(info)?;
         if let Err(error) = prepare(id, info, pd, attr) {
             rdma_destroy_ep(id);
@@ -91,15 +91,24 @@ unsafe extern "C-unwind" fn rdma_create_ep(
         }
         *to = id;
         Ok(())
-    })
-}
+    }
 
-unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
-    let _call = Call::begin();
-    rdma_destroy_qp(id);
-    rdma_destroy_srq(id);
-    let _ = lifecycle::destroy(id); // null
-}
+    fn rdma_get_request(listener: *mut rdma_cm_id, to: *mut *mut rdma_cm_id) -> c_int {
+        refuse_if(to.is_null() || !is_sync(listener), Rule::Synchronous)?;
+        acknowledge_last(listener);
+        (*listener).event = next((*listener).channel)?;
+        *to = take_request(listener).inspect_err(|_| acknowledge_last(listener))?;
+        Ok(())
+    }
+);
+
+calls!(
+    fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+        rdma_destroy_qp(id);
+        rdma_destroy_srq(id);
+        let _ = lifecycle::destroy(id); // null
+    }
+);
 
 /// Takes the id of the listener's last event.
 unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
@@ -121,18 +130,3 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     (*event.id).event = std::mem::replace(&mut (*listener).event, ptr::null_mut());
     Ok(event.id)
 }
-
-unsafe extern "C-unwind" fn rdma_get_request(
-    listener: *mut rdma_cm_id,
-    to: *mut *mut rdma_cm_id,
-) -> c_int {
-    call::waiting(CallId::rdma_get_request, || {
-        refuse_if(to.is_null() || !is_sync(listener), Rule::Synchronous)?;
-        acknowledge_last(listener);
-        (*listener).event = next((*listener).channel)?;
-        *to = take_request(listener).inspect_err(|_| acknowledge_last(listener))?;
-        Ok(())
-    })
-}
-
-export!(rdma_create_ep, rdma_destroy_ep, rdma_get_request);

@@ -49,13 +49,13 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     }
 }
 
-pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    call::control(CallId::rdma_ack_cm_event, || {
+calls!(
+    fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
         Event::get(event)?;
         Event::acknowledge(event);
         Ok(())
-    })
-}
+    }
+);
 
 /// Names of [`EventKind::ALL`].
 static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
@@ -67,4 +67,4 @@ pub(super) unsafe extern "C" fn rdma_event_str(event: c_uint) -> *const c_char {
     NAMES.get(event as usize).map_or(c"UNKNOWN EVENT", CString::as_c_str).as_ptr()
 }
 
-export!(rdma_ack_cm_event, rdma_event_str);
+export!(rdma_event_str);

@@ -202,31 +202,26 @@ pub(super) unsafe fn wait_for_event(id: *mut rdma_cm_id) -> Result<()> {
     }
 }
 
-/// Starts a call, then [waits](wait_for_event). Cancellation point.
+/// Starts, then [waits](wait_for_event). Cancellation point.
 pub(super) unsafe fn wait_after(
-    call: CallId,
     id: *mut rdma_cm_id,
     start: impl FnOnce() -> Result<()>,
-) -> c_int {
-    call::waiting(call, || {
-        let started = {
-            let _call = Call::begin();
-            start()
-        };
-        started?;
-        wait_for_event(id)
-    })
+) -> Result<()> {
+    let started = {
+        let _call = Call::begin();
+        start()
+    };
+    started?;
+    wait_for_event(id)
 }
 
-unsafe extern "C-unwind" fn rdma_get_cm_event(
-    channel: *mut rdma_event_channel,
-    event: *mut *mut rdma_cm_event,
-) -> c_int {
-    call::waiting(CallId::rdma_get_cm_event, || {
+waiting_calls!(
+    fn rdma_get_cm_event(
+        channel: *mut rdma_event_channel,
+        event: *mut *mut rdma_cm_event,
+    ) -> c_int {
         refuse_if(event.is_null(), Rule::NullArgument)?;
         *event = next(channel)?;
         Ok(())
-    })
-}
-
-export!(rdma_get_cm_event);
+    }
+);

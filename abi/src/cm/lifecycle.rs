@@ -44,22 +44,26 @@ pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     Ok(())
 }
 
-unsafe extern "C" fn rdma_create_id(
-    channel: *mut rdma_event_channel,
-    id: *mut *mut rdma_cm_id,
-    context: *mut c_void,
-    space: c_uint,
-) -> c_int {
-    call::control(CallId::rdma_create_id, || {
+calls!(
+    fn rdma_create_id(
+        channel: *mut rdma_event_channel,
+        id: *mut *mut rdma_cm_id,
+        context: *mut c_void,
+        space: c_uint,
+    ) -> c_int {
         let space = port_space(space)?;
-        *id.as_mut().ok_or(Errno::of(Rule::NullArgument))? = create(channel, context, space, None)?;
+        *id.as_mut().ok_or(Rule::NullArgument)? = create(channel, context, space, None)?;
         Ok(())
-    })
-}
+    }
 
-unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    call::control(CallId::rdma_destroy_id, || destroy(id))
-}
+    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+        destroy(id)
+    }
+
+    fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
+        migrate(id, channel)
+    }
+);
 
 pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let object = Id::get(id)?;
@@ -79,12 +83,3 @@ pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_chann
     (*id).channel = channel;
     Ok(())
 }
-
-unsafe extern "C" fn rdma_migrate_id(
-    id: *mut rdma_cm_id,
-    channel: *mut rdma_event_channel,
-) -> c_int {
-    call::control(CallId::rdma_migrate_id, || migrate(id, channel))
-}
-
-export!(rdma_create_id, rdma_destroy_id, rdma_migrate_id);

@@ -27,35 +27,35 @@ unsafe fn join(
     })
 }
 
-unsafe extern "C-unwind" fn rdma_join_multicast(
-    id: *mut rdma_cm_id,
-    group: *mut sockaddr,
-    context: *mut c_void,
-) -> c_int {
-    wait_after(CallId::rdma_join_multicast, id, || join(id, group, JoinFlags::FullMember, context))
-}
+waiting_calls!(
+    fn rdma_join_multicast(
+        id: *mut rdma_cm_id,
+        group: *mut sockaddr,
+        context: *mut c_void,
+    ) -> c_int {
+        wait_after(id, || join(id, group, JoinFlags::FullMember, context))
+    }
 
-unsafe extern "C-unwind" fn rdma_join_multicast_ex(
-    id: *mut rdma_cm_id,
-    attr: *mut rdma_cm_join_mc_attr_ex,
-    context: *mut c_void,
-) -> c_int {
-    wait_after(CallId::rdma_join_multicast_ex, id, || {
-        let attr = attr
-            .as_ref()
-            .filter(|attr| attr.comp_mask == JOIN_ATTRS)
-            .ok_or(Errno::of(Rule::Members))?;
-        let flags = match attr.join_flags {
-            RDMA_MC_JOIN_FLAG_FULLMEMBER => JoinFlags::FullMember,
-            RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => JoinFlags::SendOnlyFullMember,
-            _ => return Err(Errno::of(Rule::Members)),
-        };
-        join(id, attr.addr, flags, context)
-    })
-}
+    fn rdma_join_multicast_ex(
+        id: *mut rdma_cm_id,
+        attr: *mut rdma_cm_join_mc_attr_ex,
+        context: *mut c_void,
+    ) -> c_int {
+        wait_after(id, || {
+            let attr =
+                attr.as_ref().filter(|attr| attr.comp_mask == JOIN_ATTRS).ok_or(Rule::Members)?;
+            let flags = match attr.join_flags {
+                RDMA_MC_JOIN_FLAG_FULLMEMBER => JoinFlags::FullMember,
+                RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => JoinFlags::SendOnlyFullMember,
+                _ => return Err(Errno::of(Rule::Members)),
+            };
+            join(id, attr.addr, flags, context)
+        })
+    }
+);
 
-unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
-    call::control(CallId::rdma_leave_multicast, || {
+calls!(
+    fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
         let object = Id::get(id)?;
         let ip = address::read(group)?.ip();
         object.cm()?.leave_multicast(ip)?;
@@ -65,7 +65,5 @@ unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut socka
             ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
         }
         Ok(())
-    })
-}
-
-export!(rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast);
+    }
+);

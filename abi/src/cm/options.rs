@@ -19,14 +19,14 @@ unsafe fn check_paths(at: *const c_void, length: usize) -> Result<()> {
     refuse_if(!is_valid, Rule::Option)
 }
 
-unsafe extern "C" fn rdma_set_option(
-    id: *mut rdma_cm_id,
-    level: c_int,
-    option: c_int,
-    at: *mut c_void,
-    length: usize,
-) -> c_int {
-    call::control(CallId::rdma_set_option, || {
+calls!(
+    fn rdma_set_option(
+        id: *mut rdma_cm_id,
+        level: c_int,
+        option: c_int,
+        at: *mut c_void,
+        length: usize,
+    ) -> c_int {
         let cm = Id::get(id)?.cm()?;
         // the kernel reads the value first
         refuse_if(at.is_null() && length != 0, Rule::Unmapped)?;
@@ -53,10 +53,8 @@ unsafe extern "C" fn rdma_set_option(
             _ => return Err(Errno::of(Rule::OptionUnknown)),
         }
         Ok(())
-    })
-}
-
-export!(rdma_set_option);
+    }
+);
 
 #[cfg(test)]
 #[allow(

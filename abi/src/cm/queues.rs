@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, ptr};
 
-use roce_provider::{calls::Call, transport::qp::QpType};
+use roce_provider::transport::qp::QpType;
 
 use super::id::Id;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
         channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
         cq::{Cq, ibv_create_cq, ibv_destroy_cq},
         qp::{Qp, ibv_destroy_qp},
-        qp_create::create_qp_ex,
+        qp_create::ibv_create_qp_ex,
         srq, xrc,
     },
     prelude::*,
@@ -17,12 +17,9 @@ use crate::{
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
 };
 
-fn last_errno() -> Errno {
-    Errno::plain(Errno::last().number())
-}
-
+/// The failed call has explained itself.
 fn check<T>(pointer: *mut T) -> Result<*mut T> {
-    if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
+    if pointer.is_null() { Err(Errno::plain(Errno::last().number())) } else { Ok(pointer) }
 }
 
 /// The queue's context is the id.
@@ -30,7 +27,7 @@ unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
 ) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
-    let size = c_int::try_from(size).map_err(|_| Errno::of(Rule::CqSize))?;
+    let size = c_int::try_from(size).map_err(|_| Rule::CqSize)?;
     let channel = check(ibv_create_comp_channel((*id).verbs))?;
     match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
         Ok(cq) => Ok((cq, channel)),
@@ -92,7 +89,7 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         for cq in [attr.send_cq, attr.recv_cq].into_iter().filter(|cq| !cq.is_null()) {
             Cq::get(cq)?.cq.prefer_first_shard();
         }
-        let qp = check(create_qp_ex((*id).verbs, attr))?;
+        let qp = check(ibv_create_qp_ex((*id).verbs, attr))?;
         let made = &Qp::get(qp)?.qp;
         if let Err(error) = object.cm()?.adopt_qp(made) {
             ibv_destroy_qp(qp);
@@ -108,19 +105,74 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
     done
 }
 
-unsafe extern "C" fn rdma_create_qp_ex(
-    id: *mut rdma_cm_id,
-    attr: *mut ibv_qp_init_attr_ex,
-) -> c_int {
-    call::control(CallId::rdma_create_qp_ex, || {
+calls!(
+    fn rdma_create_qp_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> c_int {
         let mut full = init_attr_from_c(attr)?;
         create_qp(id, &mut full)?;
         let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, comp_mask, pd, xrcd, .. } = full;
         ((*attr).send_cq, (*attr).recv_cq, (*attr).srq) = (send_cq, recv_cq, srq);
         ((*attr).cap, (*attr).comp_mask, (*attr).pd, (*attr).xrcd) = (cap, comp_mask, pd, xrcd);
         Ok(())
-    })
-}
+    }
+
+    fn rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int {
+        let attr = attr.as_mut().ok_or(Rule::NullArgument)?;
+        create_plain_qp(id, pd, attr)
+    }
+
+    fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+        let Ok(object) = Id::get(id) else { return };
+        if (*id).qp.is_null() {
+            return;
+        }
+        if let Ok(cm) = object.cm() {
+            cm.destroy_qp();
+        }
+        ibv_destroy_qp((*id).qp);
+        (*id).qp = ptr::null_mut();
+        destroy_cqs(id);
+    }
+
+    fn rdma_create_srq_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> c_int {
+        let mut full = srq::init_attr_from_c(attr)?;
+        let srq = create_srq(id, &mut full)?;
+        ((*id).srq, (*id).pd) = (srq, full.pd);
+        ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
+        ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
+        Ok(())
+    }
+
+    fn rdma_create_srq(
+        id: *mut rdma_cm_id,
+        pd: *mut ibv_pd,
+        attr: *mut ibv_srq_init_attr,
+    ) -> c_int {
+        let attr = attr.as_mut().ok_or(Rule::NullArgument)?;
+        let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
+        let mut full = ibv_srq_init_attr_ex {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+            srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
+            pd,
+            ..ibv_srq_init_attr_ex::zeroed()
+        };
+        let srq = create_srq(id, &mut full)?;
+        ((*id).srq, (*id).pd) = (srq, full.pd);
+        attr.attr = full.attr;
+        Ok(())
+    }
+
+    fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+        if Id::get(id).is_err() || (*id).srq.is_null() || srq::ibv_destroy_srq((*id).srq) != 0 {
+            return;
+        }
+        (*id).srq = ptr::null_mut();
+        if (*id).qp.is_null() {
+            destroy_cqs(id);
+        }
+    }
+);
 
 pub(super) unsafe fn create_plain_qp(
     id: *mut rdma_cm_id,
@@ -134,31 +186,6 @@ pub(super) unsafe fn create_plain_qp(
     Ok(())
 }
 
-unsafe extern "C" fn rdma_create_qp(
-    id: *mut rdma_cm_id,
-    pd: *mut ibv_pd,
-    attr: *mut ibv_qp_init_attr,
-) -> c_int {
-    call::control(CallId::rdma_create_qp, || {
-        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-        create_plain_qp(id, pd, attr)
-    })
-}
-
-pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
-    let _call = Call::begin();
-    let Ok(object) = Id::get(id) else { return };
-    if (*id).qp.is_null() {
-        return;
-    }
-    if let Ok(cm) = object.cm() {
-        cm.destroy_qp();
-    }
-    ibv_destroy_qp((*id).qp);
-    (*id).qp = ptr::null_mut();
-    destroy_cqs(id);
-}
-
 /// Default XRC domain of a device's ids.
 unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     /// By context, which is never closed.
@@ -170,7 +197,7 @@ unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     // -1: no file
     let comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     let mut attr = ibv_xrcd_init_attr { comp_mask, fd: -1, oflags: libc::O_CREAT };
-    let xrcd = check(records::for_itself(|| xrc::open_xrcd(verbs, &raw mut attr)))?;
+    let xrcd = check(records::for_itself(|| xrc::ibv_open_xrcd(verbs, &raw mut attr)))?;
     shared.insert(verbs as usize, xrcd as usize);
     Ok(xrcd)
 }
@@ -198,66 +225,9 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
             attr.cq = (*id).recv_cq;
         }
     }
-    check(srq::create_srq_ex((*id).verbs, attr)).inspect_err(|_| {
+    check(srq::ibv_create_srq_ex((*id).verbs, attr)).inspect_err(|_| {
         if made_cq {
             destroy_cqs(id);
         }
     })
 }
-
-unsafe extern "C" fn rdma_create_srq_ex(
-    id: *mut rdma_cm_id,
-    attr: *mut ibv_srq_init_attr_ex,
-) -> c_int {
-    call::control(CallId::rdma_create_srq_ex, || {
-        let mut full = srq::init_attr_from_c(attr)?;
-        let srq = create_srq(id, &mut full)?;
-        ((*id).srq, (*id).pd) = (srq, full.pd);
-        ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
-        ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn rdma_create_srq(
-    id: *mut rdma_cm_id,
-    pd: *mut ibv_pd,
-    attr: *mut ibv_srq_init_attr,
-) -> c_int {
-    call::control(CallId::rdma_create_srq, || {
-        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-        let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
-        let mut full = ibv_srq_init_attr_ex {
-            srq_context: attr.srq_context,
-            attr: attr.attr,
-            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
-            srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
-            pd,
-            ..ibv_srq_init_attr_ex::zeroed()
-        };
-        let srq = create_srq(id, &mut full)?;
-        ((*id).srq, (*id).pd) = (srq, full.pd);
-        attr.attr = full.attr;
-        Ok(())
-    })
-}
-
-pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
-    let _call = Call::begin();
-    if Id::get(id).is_err() || (*id).srq.is_null() || srq::ibv_destroy_srq((*id).srq) != 0 {
-        return;
-    }
-    (*id).srq = ptr::null_mut();
-    if (*id).qp.is_null() {
-        destroy_cqs(id);
-    }
-}
-
-export!(
-    rdma_create_qp,
-    rdma_create_qp_ex,
-    rdma_destroy_qp,
-    rdma_create_srq,
-    rdma_create_srq_ex,
-    rdma_destroy_srq
-);

@@ -80,19 +80,13 @@ const fn mask(qp_type: QpType, from: State, to: State) -> c_uint {
     IBV_QP_STATE | required(qp_type, from, to)
 }
 
-unsafe extern "C" fn rdma_init_qp_attr(
-    id: *mut rdma_cm_id,
-    attr: *mut ibv_qp_attr,
-    mask: *mut c_int,
-) -> c_int {
-    call::control(CallId::rdma_init_qp_attr, || {
+calls!(
+    fn rdma_init_qp_attr(id: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> c_int {
         let id = Id::get(id)?;
         refuse_if(mask.is_null(), Rule::NullArgument)?;
         let mut full = attr_from_c(attr)?;
         *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
         copy_sized(&full, attr, QP_ATTR);
         Ok(())
-    })
-}
-
-export!(rdma_init_qp_attr);
+    }
+);

@@ -11,19 +11,31 @@ use super::{
 };
 use crate::prelude::*;
 
-unsafe extern "C" fn rdma_write_cm_event(
-    id: *mut rdma_cm_id,
-    event: c_uint,
-    status: c_int,
-    arg: u64,
-) -> c_int {
-    call::control(CallId::rdma_write_cm_event, || {
+calls!(
+    fn rdma_write_cm_event(id: *mut rdma_cm_id, event: c_uint, status: c_int, arg: u64) -> c_int {
         let id = Id::get(id)?;
         refuse_if(event != EventKind::User as c_uint, Rule::Event)?;
         id.cm()?.write_event(status, arg);
         Ok(())
-    })
-}
+    }
+
+    /// `ENOENT` without untaken addresses.
+    fn rdma_query_addrinfo(id: *mut rdma_cm_id, to: *mut *mut rdma_addrinfo) -> c_int {
+        let id = Id::get(id)?;
+        let to = to.as_mut().ok_or(Rule::NullArgument)?;
+        let addresses = &mut id.settings().addresses;
+        match mem::take(addresses) {
+            Addresses::Found(found) => {
+                *to = found.into_raw();
+                Ok(())
+            }
+            other => {
+                *addresses = other;
+                Err(Errno::of(Rule::Name))
+            }
+        }
+    }
+);
 
 /// `EBUSY` until the previous addresses are taken; `EOPNOTSUPP` for a subnet administrator, which
 /// RoCE lacks.
@@ -54,43 +66,19 @@ unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> 
     result
 }
 
-/// Waits for the name server, as in librdmacm. A failure reports no event.
-unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
-    id: *mut rdma_cm_id,
-    node: *const c_char,
-    service: *const c_char,
-    hints: *const rdma_addrinfo,
-) -> c_int {
-    call::waiting(CallId::rdma_resolve_addrinfo, || {
+waiting_calls!(
+    /// Waits for the name server, as in librdmacm. A failure reports no event.
+    fn rdma_resolve_addrinfo(
+        id: *mut rdma_cm_id,
+        node: *const c_char,
+        service: *const c_char,
+        hints: *const rdma_addrinfo,
+    ) -> c_int {
         reserve(id, hints)?;
         settle(id, look_up(node, service, hints))?;
         wait_for_event(id)
-    })
-}
-
-/// `ENOENT` without untaken addresses.
-unsafe extern "C" fn rdma_query_addrinfo(
-    id: *mut rdma_cm_id,
-    to: *mut *mut rdma_addrinfo,
-) -> c_int {
-    call::control(CallId::rdma_query_addrinfo, || {
-        let id = Id::get(id)?;
-        let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-        let addresses = &mut id.settings().addresses;
-        match mem::take(addresses) {
-            Addresses::Found(found) => {
-                *to = found.into_raw();
-                Ok(())
-            }
-            other => {
-                *addresses = other;
-                Err(Errno::of(Rule::Name))
-            }
-        }
-    })
-}
-
-export!(rdma_write_cm_event, rdma_resolve_addrinfo, rdma_query_addrinfo);
+    }
+);
 
 #[cfg(test)]
 #[allow(

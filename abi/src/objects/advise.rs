@@ -7,15 +7,16 @@ use roce_provider::transport::mem::Access;
 use super::{mr::Region, pd::Pd};
 use crate::prelude::*;
 
-/// `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for a read-only region or another domain.
-pub(crate) unsafe extern "C" fn advise_mr(
-    pd: *mut ibv_pd,
-    advice: c_uint,
-    flags: u32,
-    parts: *mut ibv_sge,
-    number: u32,
-) -> c_int {
-    call::control(CallId::ibv_advise_mr, || {
+operations!(
+    /// `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for a read-only region or another
+    /// domain.
+    fn ibv_advise_mr(
+        pd: *mut ibv_pd,
+        advice: c_uint,
+        flags: u32,
+        parts: *mut ibv_sge,
+        number: u32,
+    ) -> c_int {
         let object = Pd::get(pd)?;
         // IBV_ADVISE_MR_FLAG_FLUSH waits, as every call does
         let has_others = flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0;
@@ -32,8 +33,8 @@ pub(crate) unsafe extern "C" fn advise_mr(
             let region = Region::find(&object.ctx.command_file, (*pd).handle, part.lkey)?;
             fetch(&region, part, advice)
         })
-    })
-}
+    }
+);
 
 fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
     let Some(region) = region.memory() else { return Err(Errno::of(Rule::NoRegion)) };
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{
         layout::ibv_mr,
-        objects::mr::{alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
+        objects::mr::{ibv_alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
         testing::{Allocated, Opened},
     };
 
@@ -108,7 +109,7 @@ mod tests {
             length,
             lkey: unsafe { (*mr).lkey },
         };
-        unsafe { advise_mr(pd.0, advice, flags, &raw mut part, 1) }
+        unsafe { ibv_advise_mr(pd.0, advice, flags, &raw mut part, 1) }
     }
 
     #[test]
@@ -150,15 +151,15 @@ mod tests {
         );
         assert_eq!(advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, read_only, 0..1), 0);
         assert_eq!(
-            unsafe { advise_mr(pd.0, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, null_mut(), 0) },
+            unsafe { ibv_advise_mr(pd.0, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, null_mut(), 0) },
             libc::EINVAL
         );
         let mut unknown = ibv_sge { addr: 0, length: 1, lkey: unsafe { !(*mr).lkey } };
         assert_eq!(
-            unsafe { advise_mr(pd.0, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &raw mut unknown, 1) },
+            unsafe { ibv_advise_mr(pd.0, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &raw mut unknown, 1) },
             libc::ENOENT
         );
-        let null = unsafe { alloc_null_mr(pd.0) };
+        let null = unsafe { ibv_alloc_null_mr(pd.0) };
         assert_eq!(
             advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, null, 0..1),
             libc::EINVAL,

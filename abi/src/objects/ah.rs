@@ -25,19 +25,39 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     Ok(Ah { c: UnsafeCell::new(c), handle, _pd: pd.users.add() }.into_raw())
 }
 
-unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    call::control(CallId::ibv_create_ah, || {
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+calls!(
+    fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         create(pd, attr)
-    })
-}
+    }
 
-unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    call::destroying::<Ah>(CallId::ibv_destroy_ah, ah, |_| {
-        requests::remove_ah(ah as usize);
-        Ok(())
-    })
-}
+    fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+        call::destroy::<Ah>(ah, |_| {
+            requests::remove_ah(ah as usize);
+            Ok(())
+        })
+    }
+
+    fn ibv_init_ah_from_wc(
+        context: *mut ibv_context,
+        port: u8,
+        wc: *mut ibv_wc,
+        grh: *mut ibv_grh,
+        attr: *mut ibv_ah_attr,
+    ) -> c_int {
+        reply_path(context, port, wc, grh).map(|found| *attr = found)
+    }
+
+    fn ibv_create_ah_from_wc(
+        pd: *mut ibv_pd,
+        wc: *mut ibv_wc,
+        grh: *mut ibv_grh,
+        port: u8,
+    ) -> *mut ibv_ah {
+        let context = Pd::get(pd)?.context();
+        create(pd, &reply_path(context, port, wc, grh)?)
+    }
+);
 
 /// Hop limit of responses.
 const HOP_LIMIT: u8 = 0xFF;
@@ -49,7 +69,7 @@ unsafe fn reply_path(
     wc: *const ibv_wc,
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr> {
-    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
+    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Rule::NullArgument)?);
     refuse_if(port != 1, Rule::Port)?;
     let link = ibv_ah_attr {
         dlid: wc.slid,
@@ -72,29 +92,3 @@ unsafe fn reply_path(
     // on Ethernet wc.sl is the packet type
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, sl: attr.sl, ..link })
 }
-
-unsafe extern "C" fn ibv_init_ah_from_wc(
-    context: *mut ibv_context,
-    port: u8,
-    wc: *mut ibv_wc,
-    grh: *mut ibv_grh,
-    attr: *mut ibv_ah_attr,
-) -> c_int {
-    call::control(CallId::ibv_init_ah_from_wc, || {
-        reply_path(context, port, wc, grh).map(|found| *attr = found)
-    })
-}
-
-unsafe extern "C" fn ibv_create_ah_from_wc(
-    pd: *mut ibv_pd,
-    wc: *mut ibv_wc,
-    grh: *mut ibv_grh,
-    port: u8,
-) -> *mut ibv_ah {
-    call::control(CallId::ibv_create_ah_from_wc, || {
-        let context = Pd::get(pd)?.context();
-        create(pd, &reply_path(context, port, wc, grh)?)
-    })
-}
-
-export!(ibv_create_ah, ibv_destroy_ah, ibv_init_ah_from_wc, ibv_create_ah_from_wc);

@@ -1,6 +1,9 @@
 //! `ibv_start_poll` to `ibv_end_poll`, `ibv_wr_start` to `ibv_wr_complete`: one thread at a time.
 
-use std::{cell::UnsafeCell, sync::Arc};
+use std::{
+    cell::UnsafeCell,
+    sync::{Arc, Condvar, PoisonError},
+};
 
 use roce_provider::calls::Call;
 
@@ -9,7 +12,7 @@ use crate::{
         self, Finding, Kind, Stack, python,
         waits::{self, ForBatch, Started},
     },
-    sync::{Condvar, Mutex},
+    sync::Mutex,
 };
 
 pub(crate) struct Batch<T> {
@@ -44,7 +47,8 @@ impl<T> Batch<T> {
             wait = not_ended(call, is_own, started);
             by = taken.lock();
         }
-        *ended.wait_while(by, |by| *by != 0) = this;
+        let free = ended.wait_while(by, |by| *by != 0);
+        *free.unwrap_or_else(PoisonError::into_inner) = this;
         drop(wait);
         self.started.iter().for_each(start);
     }
@@ -88,8 +92,7 @@ fn not_ended(call: &str, is_own: bool, started: &Started) -> Option<ForBatch> {
     let what = format!("{call}: {by} has not ended its earlier batch");
     let _lines = python::enter(None);
     let _call = Call::begin();
-    let stacks = vec![("called", Stack::here())];
-    let mut finding = Finding { kind: Kind::BatchNotEnded, what, stacks };
+    let mut finding = Finding::here(Kind::BatchNotEnded, "called", what, None);
     if !is_own {
         return Some(waits::for_batch(finding, started.clone()));
     }
@@ -108,6 +111,5 @@ fn report_outside(call: &str, other: Option<&Started>) {
         Some(_) => format!("{call}: the batch is another thread's"),
     };
     let started = other.map(|started| ("started", started.lock().clone()));
-    let stacks = [("called", Stack::here())].into_iter().chain(started).collect();
-    check::emit(&Finding { kind: Kind::OutsideBatch, what, stacks });
+    check::emit(&Finding::here(Kind::OutsideBatch, "called", what, started));
 }

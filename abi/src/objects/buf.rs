@@ -2,8 +2,6 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 
-use roce_provider::calls::Call;
-
 use super::{dma_buf, mr::register, pd::Pd};
 use crate::prelude::*;
 
@@ -24,60 +22,52 @@ impl Buf {
     }
 }
 
-unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> *mut c_void {
-    call::control(CallId::ibv_alloc_buf, || {
+calls!(
+    fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> *mut c_void {
         refuse_if(to.is_null(), Rule::NullArgument)?;
         Pd::get(pd)?;
         // the allocator needs a byte
         let layout = Layout::from_size_align(size.max(1), rustix::param::page_size())
-            .map_err(|_| Errno::of(Rule::NoMemory))?;
+            .map_err(|_| Rule::NoMemory)?;
         let address = alloc(layout).cast::<c_void>();
         refuse_if(address.is_null(), Rule::NoMemory)?;
         *to = Box::into_raw(Box::new(Buf { pd, address, layout }));
         Ok(address)
-    })
-}
-
-unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
-    let _call = Call::begin();
-    if !buf.is_null() {
-        let buf = Box::from_raw(buf);
-        dealloc(buf.address.cast(), buf.layout);
     }
-}
 
-/// Process memory has no descriptor: `ENODATA`.
-unsafe extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
-    call::control::<()>(CallId::ibv_export_buf_dmabuf_fd, || Err(Errno::of(Rule::NoDescriptor)))
-}
+    fn ibv_free_buf(buf: *mut Buf) {
+        if !buf.is_null() {
+            let buf = Box::from_raw(buf);
+            dealloc(buf.address.cast(), buf.layout);
+        }
+    }
 
-unsafe extern "C" fn ibv_reg_buf_mr(
-    pd: *mut ibv_pd,
-    buf: *mut Buf,
-    address: *mut c_void,
-    length: usize,
-    access: c_int,
-) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_buf_mr, || {
-        let buf = buf.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+    /// Process memory has no descriptor: `ENODATA`.
+    fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
+        Err::<(), _>(Errno::of(Rule::NoDescriptor))
+    }
+
+    fn ibv_reg_buf_mr(
+        pd: *mut ibv_pd,
+        buf: *mut Buf,
+        address: *mut c_void,
+        length: usize,
+        access: c_int,
+    ) -> *mut ibv_mr {
+        let buf = buf.as_ref().ok_or(Rule::NullArgument)?;
         buf.check(pd, address, length)?;
         register(pd, address, length, address as u64, access as c_uint)
-    })
-}
+    }
 
-/// Reads the mask's members only: the structure has grown.
-pub(crate) unsafe extern "C" fn ibv_reg_mr_ex(
-    pd: *mut ibv_pd,
-    attr: *mut ibv_mr_init_attr,
-) -> *mut ibv_mr {
-    const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
-    const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
-    call::control(CallId::ibv_reg_mr_ex, || {
+    /// Reads the mask's members only: the structure has grown.
+    fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> *mut ibv_mr {
+        const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
+        const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
         refuse_if(attr.is_null(), Rule::NullArgument)?;
         let mask = (*attr).comp_mask;
         let (length, access) = ((*attr).length, (*attr).access as c_uint);
         if mask & IBV_REG_MR_MASK_BUF != 0 {
-            let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+            let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Rule::NullArgument)?;
             refuse_if(mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0, Rule::Members)?;
             buf.check(pd, (*attr).addr, length)?;
         }
@@ -91,10 +81,8 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_ex(
         let address = (*attr).addr;
         let iova = if mask & IBV_REG_MR_MASK_IOVA != 0 { (*attr).iova } else { address as u64 };
         register(pd, address, length, iova, access)
-    })
-}
-
-export!(ibv_alloc_buf, ibv_free_buf, ibv_export_buf_dmabuf_fd, ibv_reg_buf_mr, ibv_reg_mr_ex);
+    }
+);
 
 #[cfg(test)]
 #[allow(

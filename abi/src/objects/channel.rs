@@ -67,32 +67,30 @@ pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
-    context: *mut ibv_context,
-) -> *mut ibv_comp_channel {
-    call::control(CallId::ibv_create_comp_channel, || {
+calls!(
+    fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
         let ctx = Ctx::get(context)?;
         let channel = Channel::new(ctx)?.into_raw();
         wake_ups::add_channel(channel as usize, (*channel).fd, false, endless);
         Ok(channel)
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    call::destroying::<Channel>(CallId::ibv_destroy_comp_channel, channel, |object| {
-        object.users.none_left()?;
-        wake_ups::remove_channel(channel as usize);
-        Ok(())
-    })
-}
+    fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+        call::destroy::<Channel>(channel, |object| {
+            object.users.none_left()?;
+            wake_ups::remove_channel(channel as usize);
+            Ok(())
+        })
+    }
+);
 
-/// Cancellation point. Sleeps on after the channel's destruction, as in libibverbs.
-pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
-    channel: *mut ibv_comp_channel,
-    cq: *mut *mut ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> c_int {
-    call::waiting(CallId::ibv_get_cq_event, || {
+waiting_calls!(
+    /// Cancellation point. Sleeps on after the channel's destruction, as in libibverbs.
+    fn ibv_get_cq_event(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) -> c_int {
         test_cancel();
         let mut awaited = Awaited::default();
         let hand_over = |taken: *mut ibv_cq| {
@@ -121,8 +119,8 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
                 wait_readable(descriptor)?;
             }
         }
-    })
-}
+    }
+);
 
 unsafe fn try_take(
     channel: *mut ibv_comp_channel,
@@ -185,5 +183,3 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
 fn endless(call: &str, channel: usize) -> Option<String> {
     wake_ups::endless(call, channel, requests::outstanding)
 }
-
-export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

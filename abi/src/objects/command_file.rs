@@ -91,7 +91,7 @@ impl CommandFile {
     ) -> Result<R> {
         let importable = self.importable.lock();
         let object = importable.get(&(TypeId::of::<T>(), handle));
-        let object = *object.ok_or(Errno::of(Rule::NoSuchObject))?;
+        let object = *object.ok_or(Rule::NoSuchObject)?;
         T::get(object as *const T::C).map(import)
     }
 

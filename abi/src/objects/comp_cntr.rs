@@ -41,13 +41,13 @@ unsafe extern "C" fn _ibv_query_comp_cntr_caps(
     })
 }
 
-unsafe extern "C" fn ibv_create_comp_cntr(
-    context: *mut ibv_context,
-    attr: *mut ibv_comp_cntr_init_attr,
-) -> *mut ibv_comp_cntr {
-    call::control(CallId::ibv_create_comp_cntr, || {
+calls!(
+    fn ibv_create_comp_cntr(
+        context: *mut ibv_context,
+        attr: *mut ibv_comp_cntr_init_attr,
+    ) -> *mut ibv_comp_cntr {
         let ctx = Ctx::get(context)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         let counted = match attr.r#type {
             IBV_COMP_CNTR_TYPE_WRS => Counted::Requests,
             IBV_COMP_CNTR_TYPE_BYTES => Counted::Bytes,
@@ -57,93 +57,75 @@ unsafe extern "C" fn ibv_create_comp_cntr(
         let c = ibv_comp_cntr { context, handle: ctx.inner.new_handle() };
         let (ctx, counter) = (ctx.inner.clone(), Arc::new(CompletionCounter::new(counted)));
         Ok(CompCntr { c: UnsafeCell::new(c), ctx, counter }.into_raw())
-    })
-}
+    }
 
-/// `EBUSY` while attached.
-unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
-    call::destroying::<CompCntr>(CallId::ibv_destroy_comp_cntr, counter, |object| {
-        refuse_if(Arc::strong_count(&object.counter) > 1, Rule::StillUsed)
-    })
-}
+    /// `EBUSY` while attached.
+    fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
+        call::destroy::<CompCntr>(counter, |object| {
+            refuse_if(Arc::strong_count(&object.counter) > 1, Rule::StillUsed)
+        })
+    }
 
-unsafe extern "C" fn ibv_qp_attach_comp_cntr(
-    qp: *mut ibv_qp,
-    counter: *mut ibv_comp_cntr,
-    attr: *mut ibv_qp_attach_comp_cntr_attr,
-) -> c_int {
-    call::control(CallId::ibv_qp_attach_comp_cntr, || {
+    fn ibv_qp_attach_comp_cntr(
+        qp: *mut ibv_qp,
+        counter: *mut ibv_comp_cntr,
+        attr: *mut ibv_qp_attach_comp_cntr_attr,
+    ) -> c_int {
         let qp = Qp::get(qp)?;
-        let (counter, attr) =
-            (CompCntr::get(counter)?, attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
+        let (counter, attr) = (CompCntr::get(counter)?, attr.as_ref().ok_or(Rule::NullArgument)?);
         refuse_if(attr.comp_mask != 0 || !Arc::ptr_eq(&qp.ctx, &counter.ctx), Rule::Members)?;
-        let ops = CountedOps::from_bits(attr.op_mask).ok_or(Errno::of(Rule::NotSupported))?;
+        let ops = CountedOps::from_bits(attr.op_mask).ok_or(Rule::NotSupported)?;
         qp.qp.count_completions(ops, &counter.counter).map_err(|error| match error {
             CountError::Counted => Errno::plain(libc::EBUSY),
             _ => Errno::plain(libc::EINVAL),
         })?;
         requests::count_qp(qp.key());
         Ok(())
-    })
-}
+    }
 
-unsafe fn with(
-    call: CallId,
+    fn ibv_set_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
+        with(counter, |counter| counter.set_completed(value))
+    }
+
+    fn ibv_set_err_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
+        with(counter, |counter| counter.set_failed(value))
+    }
+
+    fn ibv_inc_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
+        with(counter, |counter| counter.add_completed(amount))
+    }
+
+    fn ibv_inc_err_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
+        with(counter, |counter| counter.add_failed(amount))
+    }
+
+    fn ibv_read_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
+        read(counter, to, CompletionCounter::completed)
+    }
+
+    fn ibv_read_err_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
+        read(counter, to, CompletionCounter::failed)
+    }
+);
+
+unsafe fn with<R>(
     counter: *mut ibv_comp_cntr,
-    action: impl FnOnce(&CompletionCounter),
-) -> c_int {
-    call::control(call, || CompCntr::get(counter).map(|object| action(&object.counter)))
+    action: impl FnOnce(&CompletionCounter) -> R,
+) -> Result<R> {
+    CompCntr::get(counter).map(|object| action(&object.counter))
 }
 
 unsafe fn read(
-    call: CallId,
     counter: *mut ibv_comp_cntr,
     to: *mut u64,
-    number: impl FnOnce(&CompletionCounter) -> u64,
-) -> c_int {
-    call::control(call, || {
-        let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-        *to = number(&CompCntr::get(counter)?.counter);
-        Ok(())
-    })
+    number: fn(&CompletionCounter) -> u64,
+) -> Result<()> {
+    let to = to.as_mut().ok_or(Rule::NullArgument)?;
+    *to = with(counter, number)?;
+    Ok(())
 }
 
-unsafe extern "C" fn ibv_set_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
-    with(CallId::ibv_set_comp_cntr, counter, |counter| counter.set_completed(value))
-}
-
-unsafe extern "C" fn ibv_set_err_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
-    with(CallId::ibv_set_err_comp_cntr, counter, |counter| counter.set_failed(value))
-}
-
-unsafe extern "C" fn ibv_inc_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
-    with(CallId::ibv_inc_comp_cntr, counter, |counter| counter.add_completed(amount))
-}
-
-unsafe extern "C" fn ibv_inc_err_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
-    with(CallId::ibv_inc_err_comp_cntr, counter, |counter| counter.add_failed(amount))
-}
-
-unsafe extern "C" fn ibv_read_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
-    read(CallId::ibv_read_comp_cntr, counter, to, CompletionCounter::completed)
-}
-
-unsafe extern "C" fn ibv_read_err_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
-    read(CallId::ibv_read_err_comp_cntr, counter, to, CompletionCounter::failed)
-}
-
-export!(
-    _ibv_query_comp_cntr_caps,
-    ibv_create_comp_cntr,
-    ibv_destroy_comp_cntr,
-    ibv_qp_attach_comp_cntr,
-    ibv_set_comp_cntr,
-    ibv_set_err_comp_cntr,
-    ibv_inc_comp_cntr,
-    ibv_inc_err_comp_cntr,
-    ibv_read_comp_cntr,
-    ibv_read_err_comp_cntr,
-);
+export!(_ibv_query_comp_cntr_caps);
 
 #[cfg(test)]
 #[allow(
@@ -161,7 +143,7 @@ mod tests {
             modify::ibv_modify_qp,
             post::post_recv,
             qp::ibv_destroy_qp,
-            qp_create::create_qp_ex,
+            qp_create::ibv_create_qp_ex,
         },
         testing::{Allocated, Opened, errno},
     };
@@ -186,7 +168,7 @@ mod tests {
             ..ibv_qp_init_attr_ex::zeroed()
         };
         attr.cap.max_recv_wr = 4;
-        unsafe { create_qp_ex(context.0, &raw mut attr) }
+        unsafe { ibv_create_qp_ex(context.0, &raw mut attr) }
     }
 
     #[test]

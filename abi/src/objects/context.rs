@@ -11,11 +11,7 @@ use std::{
 
 use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
 
-use super::{
-    command_file::CommandFile,
-    device::Dev,
-    object::{self, Awaited, Identity},
-};
+use super::{command_file::CommandFile, device::Dev};
 use crate::{
     hooks::check::{self, Kind, keys, waits, wake_ups},
     prelude::*,
@@ -31,6 +27,15 @@ pub(crate) struct Ctx {
     pub(crate) dev: &'static Dev,
     pub(crate) inner: Arc<ContextInner>,
     _imported_by: Option<OwnedFd>,
+}
+
+const _: () = assert!(offset_of!(Ctx, verbs) == 0);
+
+// SAFETY: The structure is in the cell, which comes first.
+unsafe impl Object for Ctx {
+    type C = ibv_context;
+    const NAME: &str = "ibv_context";
+    const OFFSET: usize = offset_of!(verbs_context, context);
 }
 
 /// Shared with a context's objects.
@@ -131,30 +136,6 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// `EINVAL` for null, `ENOENT` if not live.
-    pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
-        object::find::<Self>(pointer.cast())?;
-        Ok(Self::at(pointer))
-    }
-
-    unsafe fn at<'a>(pointer: *const ibv_context) -> &'a Self {
-        &*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>()
-    }
-
-    pub(crate) unsafe fn share(
-        pointer: *const ibv_context,
-        awaited: &mut Awaited,
-    ) -> Result<(Arc<ContextInner>, c_int)> {
-        awaited.read::<Self, _>(pointer.cast(), || {
-            (Self::at(pointer).inner.clone(), (*pointer).async_fd)
-        })
-    }
-
-    pub(crate) fn c(&self) -> *mut ibv_context {
-        // SAFETY: The member lies inside.
-        unsafe { &raw mut (*self.verbs.get()).context }
-    }
-
     /// An import owns `imported_by`.
     pub(crate) fn open(
         opened: Result<Context, OpenError>,
@@ -193,14 +174,8 @@ impl Ctx {
             imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
         let inner =
             ContextInner { context, events, command_file, objects, acknowledged: Changes::new() };
-        let context = Box::new(Self {
-            verbs: UnsafeCell::new(verbs),
-            dev,
-            inner: Arc::new(inner),
-            _imported_by,
-        });
-        let context = Box::leak(context).c();
-        object::add::<Self>(context.cast(), Identity::default(), "ibv_context");
+        let (verbs, inner) = (UnsafeCell::new(verbs), Arc::new(inner));
+        let context = Self { verbs, dev, inner, _imported_by }.into_raw();
         wake_ups::add_channel(context as usize, async_fd, true, endless);
         Ok(context)
     }
@@ -213,21 +188,15 @@ fn endless(call: &str, context: usize) -> Option<String> {
     wake_ups::endless_async(call, ctx.inner.has_objects())
 }
 
-pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    call::control(CallId::ibv_close_device, || {
-        let ctx = match Ctx::get(context) {
-            Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
-            Err(error) => {
-                // not -1
-                call::fail(CallId::ibv_close_device.name(), &error);
-                return Ok(error.number());
-            }
-        };
+calls!(
+    fn ibv_close_device(context: *mut ibv_context) -> c_int {
+        if let Err(error) = Ctx::get(context) {
+            call::fail(CallId::ibv_close_device.name(), &error);
+            return Ok(error.number()); // not -1
+        }
         wake_ups::remove_channel(context as usize);
-        let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
+        let Ctx { dev, inner, .. } = Ctx::from_raw(context);
         dev.close(inner);
         Ok(0)
-    })
-}
-
-export!(ibv_close_device);
+    }
+);

@@ -2,7 +2,6 @@ use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::{
     CompletionQueue,
-    calls::Call,
     transport::work::{NotifyKind, Wc},
 };
 
@@ -109,40 +108,45 @@ impl Cq {
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_create_cq(
-    context: *mut ibv_context,
-    cqe: c_int,
-    cq_context: *mut c_void,
-    channel: *mut ibv_comp_channel,
-    comp_vector: c_int,
-) -> *mut ibv_cq {
-    // negative: too large
-    call::control(CallId::ibv_create_cq, || {
+calls!(
+    fn ibv_create_cq(
+        context: *mut ibv_context,
+        cqe: c_int,
+        cq_context: *mut c_void,
+        channel: *mut ibv_comp_channel,
+        comp_vector: c_int,
+    ) -> *mut ibv_cq {
+        // negative: too large
         Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start)
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    call::destroying::<Cq>(CallId::ibv_destroy_cq, cq, |object| {
-        object.users.none_left()?;
-        let subject = Subject::Cq(object.cq.id().0);
-        object.ctx.remove_object(subject, cq as usize, Kind::CqEventsUnacknowledged);
-        requests::remove_cq(cq as usize);
-        wake_ups::remove(cq as usize);
-        channel::count((*cq).channel, -1);
-        Ok(())
-    })
-}
+    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+        call::destroy::<Cq>(cq, |object| {
+            object.users.none_left()?;
+            let subject = Subject::Cq(object.cq.id().0);
+            object.ctx.remove_object(subject, cq as usize, Kind::CqEventsUnacknowledged);
+            requests::remove_cq(cq as usize);
+            wake_ups::remove(cq as usize);
+            channel::count((*cq).channel, -1);
+            Ok(())
+        })
+    }
 
-pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    call::control(CallId::ibv_resize_cq, || {
+    fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         let object = Cq::get(cq)?;
-        object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::of(Rule::CqSize))?)?;
+        object.cq.resize(usize::try_from(cqe).map_err(|_| Rule::CqSize)?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
         requests::size_cq(cq as usize, object.cq.capacity());
         Ok(())
-    })
-}
+    }
+
+    fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
+        if let Ok(object) = Cq::get(cq) {
+            count_acknowledged(&raw mut (*cq).comp_events_completed, number);
+            object.ctx.acknowledge(cq as usize, number);
+        }
+    }
+);
 
 /// After an overflow, `EOVERFLOW` once empty: no completion follows.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
@@ -173,9 +177,10 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     })
 }
 
-/// Under checks, does only what the specification promises, to expose programs that rely on more.
-pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    call::control(CallId::ibv_req_notify_cq, || {
+operations!(
+    /// Under checks, does only what the specification promises, to expose programs that rely on
+    /// more.
+    fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
         // a thread that arms a wrong queue would wait forever
         let queue = &Cq::get(cq)?.cq;
         let kind = if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited };
@@ -186,18 +191,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
             queue.req_notify_unpolled(kind);
         }
         Ok(())
-    })
-}
-
-pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
-    let _call = Call::begin();
-    if let Ok(object) = Cq::get(cq) {
-        count_acknowledged(&raw mut (*cq).comp_events_completed, number);
-        object.ctx.acknowledge(cq as usize, number);
     }
-}
-
-export!(ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_ack_cq_events);
+);
 
 #[cfg(test)]
 mod tests;

@@ -28,12 +28,12 @@ const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_FLOW_TAG
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
-pub(crate) unsafe extern "C" fn create_cq_ex(
-    context: *mut ibv_context,
-    attr: *mut ibv_cq_init_attr_ex,
-) -> *mut ibv_cq_ex {
-    call::control(CallId::ibv_create_cq_ex, || {
+operations!(
+    /// `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+    fn ibv_create_cq_ex(
+        context: *mut ibv_context,
+        attr: *mut ibv_cq_init_attr_ex,
+    ) -> *mut ibv_cq_ex {
         // the program's structure may be shorter
         let length = |attr: *const ibv_cq_init_attr_ex| match (*attr).comp_mask {
             mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
@@ -42,8 +42,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             }
             _ => offset_of!(ibv_cq_init_attr_ex, flags),
         };
-        let attr = read_sized(attr, ibv_cq_init_attr_ex::zeroed(), length)
-            .ok_or(Errno::of(Rule::NullArgument))?;
+        let attr =
+            read_sized(attr, ibv_cq_init_attr_ex::zeroed(), length).ok_or(Rule::NullArgument)?;
         let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
         let is_unknown = attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
             || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
@@ -69,15 +69,26 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             single::made_with(cq as usize, attr.parent_domain as usize);
         }
         Ok(cq.cast::<ibv_cq_ex>())
-    })
-}
+    }
+
+    fn ibv_modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+        let object = Cq::get(cq)?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
+        match attr.attr_mask {
+            IBV_CQ_ATTR_MODERATE => {
+                let period = Duration::from_micros(attr.moderate.cq_period.into());
+                Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
+            }
+            0 => Err(Errno::of(Rule::CqAttributes)),
+            _ => Err(Errno::of(Rule::NotSupported)),
+        }
+    }
+);
 
 fn set_functions(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
     cq.end_poll = Some(end_poll);
-    cq.read_sl = Some(read_sl);
-    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
     cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
     set_readers(cq);
 }
@@ -193,7 +204,7 @@ macro_rules! readers {
 
         $(
             unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
-                $by(cq, concat!("ibv_wc_", stringify!($name)), $flag, $read)
+                $by(cq, concat!("ibv_wc_", stringify!($name)), $flag, $read) as $type
             }
         )*
     };
@@ -212,6 +223,8 @@ readers! {
     of_success read_src_qp -> u32, IBV_WC_EX_WITH_SRC_QP, |ok| ok.src_qp.map_or(0, |qpn| qpn.get());
     of_success read_wc_flags -> c_uint, 0, wc::flags;
     of_success read_slid -> u32, IBV_WC_EX_WITH_SLID, |_| 0;
+    of_success read_sl -> u8, IBV_WC_EX_WITH_SL, |ok| wc::sl(ok).into();
+    of_success read_dlid_path_bits -> u8, IBV_WC_EX_WITH_DLID_PATH_BITS, |_| 0;
     of_any read_flow_tag -> u32, IBV_WC_EX_WITH_FLOW_TAG, |wc| {
         wc.result.as_ref().map_or(0, |ok| ok.flow_tag)
     };
@@ -219,14 +232,6 @@ readers! {
     of_any read_completion_ts -> u64, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, |wc| {
         wc.timestamp.as_nanos()
     };
-}
-
-unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, "ibv_wc_read_sl", IBV_WC_EX_WITH_SL, |ok| wc::sl(ok).into()) as u8
-}
-
-unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, "ibv_wc_read_dlid_path_bits", IBV_WC_EX_WITH_DLID_PATH_BITS, |_| 0) as u8
 }
 
 /// Nanoseconds since 1970.
@@ -238,19 +243,4 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     let wall = object.ctx.context.query_clock().wall_time(timestamp);
     let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64
-}
-
-pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    call::control(CallId::ibv_modify_cq, || {
-        let object = Cq::get(cq)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        match attr.attr_mask {
-            IBV_CQ_ATTR_MODERATE => {
-                let period = Duration::from_micros(attr.moderate.cq_period.into());
-                Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
-            }
-            0 => Err(Errno::of(Rule::CqAttributes)),
-            _ => Err(Errno::of(Rule::NotSupported)),
-        }
-    })
 }

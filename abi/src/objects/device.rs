@@ -187,20 +187,19 @@ impl Dev {
     }
 }
 
-unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
-    call::control(CallId::ibv_get_device_list, || {
+calls!(
+    fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
         second::warn();
         let all = all();
-        if !number.is_null() {
-            // SAFETY: The caller's pointer is valid.
-            unsafe { *number = all.len() as c_int };
+        if let Some(number) = number.as_mut() {
+            *number = all.len() as c_int;
         }
         let pointers: Vec<*mut ibv_device> = all.iter().map(|dev| dev.c()).collect();
         let list = list::allocate(&pointers);
         devices::listed(list as usize, pointers.iter().map(|dev| *dev as usize));
         Ok(list)
-    })
-}
+    }
+);
 
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     devices::freed(list as usize);
@@ -232,10 +231,4 @@ unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     unsafe { Dev::listed(device, "ibv_get_device_index") }.map_or(-1, |dev| dev.index)
 }
 
-export!(
-    ibv_get_device_list,
-    ibv_free_device_list,
-    ibv_get_device_name,
-    ibv_get_device_guid,
-    ibv_get_device_index
-);
+export!(ibv_free_device_list, ibv_get_device_name, ibv_get_device_guid, ibv_get_device_index);

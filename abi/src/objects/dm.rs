@@ -33,8 +33,8 @@ impl Dm {
     pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
         let c = ibv_dm {
             context: ctx.c(),
-            memcpy_to_dm: Some(memcpy_to_dm),
-            memcpy_from_dm: Some(memcpy_from_dm),
+            memcpy_to_dm: Some(ibv_memcpy_to_dm),
+            memcpy_from_dm: Some(ibv_memcpy_from_dm),
             comp_mask: 0,
             handle,
         };
@@ -42,56 +42,44 @@ impl Dm {
     }
 }
 
-pub(crate) unsafe extern "C" fn alloc_dm(
-    context: *mut ibv_context,
-    attr: *mut ibv_alloc_dm_attr,
-) -> *mut ibv_dm {
-    call::control(CallId::ibv_alloc_dm, || {
+operations!(
+    fn ibv_alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
         let ctx = Ctx::get(context)?;
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         refuse_if(attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE, Rule::Members)?;
         let memory = ctx.inner.context.alloc_dm(attr.length)?;
         let handle = ctx.inner.new_handle();
         let dm = Dm::new(ctx, memory, handle).into_raw();
         ctx.inner.command_file.insert::<Dm>(handle, dm);
         Ok(dm)
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    call::destroying::<Dm>(CallId::ibv_free_dm, dm, |object| {
-        object.users.none_left()?;
-        object.ctx.command_file.remove::<Dm>((*dm).handle, dm);
-        Ok(())
-    })
-}
+    fn ibv_free_dm(dm: *mut ibv_dm) -> c_int {
+        call::destroy::<Dm>(dm, |object| {
+            object.users.none_left()?;
+            object.ctx.command_file.remove::<Dm>((*dm).handle, dm);
+            Ok(())
+        })
+    }
 
-pub(crate) unsafe extern "C" fn reg_dm_mr(
-    pd: *mut ibv_pd,
-    dm: *mut ibv_dm,
-    offset: u64,
-    length: usize,
-    access: c_uint,
-) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_dm_mr, || {
+    fn ibv_reg_dm_mr(
+        pd: *mut ibv_pd,
+        dm: *mut ibv_dm,
+        offset: u64,
+        length: usize,
+        access: c_uint,
+    ) -> *mut ibv_mr {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
         let rights = rights::from_c(access)?;
-        let start = usize::try_from(offset).map_err(|_| Errno::of(Rule::DeviceRange))?;
-        let end = start.checked_add(length).ok_or(Errno::of(Rule::DeviceRange))?;
+        let start = usize::try_from(offset).map_err(|_| Rule::DeviceRange)?;
+        let end = start.checked_add(length).ok_or(Rule::DeviceRange)?;
         refuse_if(access & IBV_ACCESS_ZERO_BASED == 0, Rule::ZeroBased)?;
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
         Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
-    })
-}
+    }
 
-/// `EFAULT` outside, `EINVAL` unless multiples of 4.
-unsafe extern "C" fn memcpy_to_dm(
-    dm: *mut ibv_dm,
-    offset: u64,
-    from: *const c_void,
-    length: usize,
-) -> c_int {
-    call::control(CallId::ibv_memcpy_to_dm, || {
+    /// `EFAULT` outside, `EINVAL` unless multiples of 4.
+    fn ibv_memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> c_int {
         let (dm, offset) = place(dm, offset, from, length)?;
         let mut piece = [0; PIECE];
         for at in (0..length).step_by(PIECE) {
@@ -100,17 +88,10 @@ unsafe extern "C" fn memcpy_to_dm(
             dm.memory.write_at(offset + at, piece)?;
         }
         Ok(())
-    })
-}
+    }
 
-/// Errors as above.
-unsafe extern "C" fn memcpy_from_dm(
-    to: *mut c_void,
-    dm: *mut ibv_dm,
-    offset: u64,
-    length: usize,
-) -> c_int {
-    call::control(CallId::ibv_memcpy_from_dm, || {
+    /// Errors as above.
+    fn ibv_memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, offset: u64, length: usize) -> c_int {
         let (dm, offset) = place(dm, offset, to, length)?;
         let mut piece = [0; PIECE];
         for at in (0..length).step_by(PIECE) {
@@ -119,8 +100,8 @@ unsafe extern "C" fn memcpy_from_dm(
             copy_to_program(to.cast::<u8>().add(at), piece)?;
         }
         Ok(())
-    })
-}
+    }
+);
 
 unsafe fn place<'a>(
     dm: *mut ibv_dm,
@@ -129,7 +110,7 @@ unsafe fn place<'a>(
     length: usize,
 ) -> Result<(&'a Dm, usize)> {
     let dm = Dm::get(dm)?;
-    let offset = usize::try_from(offset).map_err(|_| Errno::of(Rule::NotInside))?;
+    let offset = usize::try_from(offset).map_err(|_| Rule::NotInside)?;
     let is_aligned = offset.is_multiple_of(WORD) && length.is_multiple_of(WORD);
     refuse_if(!is_aligned || host.is_null() && length > 0, Rule::Alignment)?;
     let end = offset.checked_add(length);
@@ -137,12 +118,12 @@ unsafe fn place<'a>(
     Ok((dm, offset))
 }
 
-/// Process memory: no descriptor.
-unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
-    call::control::<()>(CallId::ibv_dm_export_dmabuf_fd, || Err(Errno::of(Rule::NotSupported)))
-}
-
-export!(ibv_dm_export_dmabuf_fd);
+calls!(
+    /// Process memory: no descriptor.
+    fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
+        Err::<(), _>(Errno::of(Rule::NotSupported))
+    }
+);
 
 #[cfg(test)]
 #[allow(
@@ -159,7 +140,9 @@ mod tests {
     };
 
     fn alloc(context: &Opened, length: usize, log_align_req: u32, comp_mask: u32) -> *mut ibv_dm {
-        unsafe { alloc_dm(context.0, &mut ibv_alloc_dm_attr { length, log_align_req, comp_mask }) }
+        unsafe {
+            ibv_alloc_dm(context.0, &mut ibv_alloc_dm_attr { length, log_align_req, comp_mask })
+        }
     }
 
     #[test]
@@ -205,7 +188,7 @@ mod tests {
                     "{offset}"
                 );
             }
-            assert_eq!(free_dm(dm), 0);
+            assert_eq!(ibv_free_dm(dm), 0);
         }
     }
 
@@ -219,18 +202,18 @@ mod tests {
                 [(0, 64, 1), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)]
             {
                 assert_eq!(
-                    (reg_dm_mr(pd.0, dm, offset, length, access), errno()),
+                    (ibv_reg_dm_mr(pd.0, dm, offset, length, access), errno()),
                     (null_mut(), libc::EINVAL),
                     "{offset}"
                 );
             }
-            let mr = reg_dm_mr(pd.0, dm, 32, 32, 33);
+            let mr = ibv_reg_dm_mr(pd.0, dm, 32, 32, 33);
             assert_eq!(((*mr).addr, (*mr).length), (null_mut(), 32));
-            assert_eq!(free_dm(dm), libc::EBUSY);
+            assert_eq!(ibv_free_dm(dm), libc::EBUSY);
             assert_eq!(ibv_dereg_mr(mr), 0);
-            let nothing = reg_dm_mr(pd.0, dm, 0, 0, 33);
+            let nothing = ibv_reg_dm_mr(pd.0, dm, 0, 0, 33);
             assert_eq!(ibv_dereg_mr(nothing), 0);
-            assert_eq!(free_dm(dm), 0);
+            assert_eq!(ibv_free_dm(dm), 0);
         }
     }
 }

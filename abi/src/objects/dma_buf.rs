@@ -73,20 +73,18 @@ fn on_gpu(address: u64, length: usize, error: io::Error) -> Result<Arc<dyn Memor
     Err(if number == Some(libc::EINVAL) { Errno::of(Rule::DmaBuf) } else { error.into() })
 }
 
-unsafe extern "C" fn ibv_reg_dmabuf_mr(
-    pd: *mut ibv_pd,
-    offset: u64,
-    length: usize,
-    iova: u64,
-    descriptor: c_int,
-    access: c_int,
-) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_dmabuf_mr, || {
+calls!(
+    fn ibv_reg_dmabuf_mr(
+        pd: *mut ibv_pd,
+        offset: u64,
+        length: usize,
+        iova: u64,
+        descriptor: c_int,
+        access: c_int,
+    ) -> *mut ibv_mr {
         register(pd, offset, length, iova, descriptor, access as c_uint)
-    })
-}
-
-export!(ibv_reg_dmabuf_mr);
+    }
+);
 
 #[cfg(test)]
 #[allow(

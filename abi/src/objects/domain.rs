@@ -22,30 +22,25 @@ pub(crate) struct Td {
 
 impl_object!(Td, ibv_td);
 
-pub(crate) unsafe extern "C" fn alloc_td(
-    context: *mut ibv_context,
-    attr: *mut ibv_td_init_attr,
-) -> *mut ibv_td {
-    call::control(CallId::ibv_alloc_td, || {
+operations!(
+    fn ibv_alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
         let ctx = Ctx::get(context)?;
         refuse_if(attr.as_ref().is_none_or(|attr| attr.comp_mask != 0), Rule::ThreadDomain)?;
         let (ctx, domain) = (ctx.inner.clone(), ctx.inner.context.alloc_td());
         Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, ctx, users: Users::default() }
             .into_raw())
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    call::destroying::<Td>(CallId::ibv_dealloc_td, td, |td| td.users.none_left())
-}
+    fn ibv_dealloc_td(td: *mut ibv_td) -> c_int {
+        call::destroy::<Td>(td, |td| td.users.none_left())
+    }
 
-/// Ignores allocators (for rings that devices read) and permission to share memory with a
-/// confidential guest's host: neither is needed.
-pub(crate) unsafe extern "C" fn alloc_parent_domain(
-    context: *mut ibv_context,
-    attr: *mut ibv_parent_domain_init_attr,
-) -> *mut ibv_pd {
-    call::control(CallId::ibv_alloc_parent_domain, || {
+    /// Ignores allocators (for rings that devices read) and permission to share memory with a
+    /// confidential guest's host: neither is needed.
+    fn ibv_alloc_parent_domain(
+        context: *mut ibv_context,
+        attr: *mut ibv_parent_domain_init_attr,
+    ) -> *mut ibv_pd {
         let ctx = Ctx::get(context)?;
         // the program's structure may be shorter
         let length = |attr: *const ibv_parent_domain_init_attr| {
@@ -56,7 +51,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             }
         };
         let attr = read_sized(attr, ibv_parent_domain_init_attr::zeroed(), length)
-            .ok_or(Errno::of(Rule::NullArgument))?;
+            .ok_or(Rule::NullArgument)?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
         let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
@@ -74,8 +69,8 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             single::promised(parent as usize, "it was made with a thread domain");
         }
         Ok(parent)
-    })
-}
+    }
+);
 
 #[cfg(test)]
 #[allow(
@@ -88,12 +83,12 @@ mod tests {
     use super::*;
     use crate::{
         layout::ibv_cq_init_attr_ex,
-        objects::{cq::ibv_destroy_cq, cq_ex::create_cq_ex, pd::ibv_dealloc_pd},
+        objects::{cq::ibv_destroy_cq, cq_ex::ibv_create_cq_ex, pd::ibv_dealloc_pd},
         testing::{Allocated, Opened, errno},
     };
 
     fn td(context: &Opened, comp_mask: u32) -> *mut ibv_td {
-        unsafe { alloc_td(context.0, &mut ibv_td_init_attr { comp_mask }) }
+        unsafe { ibv_alloc_td(context.0, &mut ibv_td_init_attr { comp_mask }) }
     }
 
     fn parent(context: &Opened, pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32) -> *mut ibv_pd {
@@ -103,7 +98,7 @@ mod tests {
             comp_mask,
             ..ibv_parent_domain_init_attr::zeroed()
         };
-        unsafe { alloc_parent_domain(context.0, &raw mut attr) }
+        unsafe { ibv_alloc_parent_domain(context.0, &raw mut attr) }
     }
 
     #[test]
@@ -115,24 +110,24 @@ mod tests {
         unsafe {
             assert_eq!((*parent).handle, (*pd.0).handle);
             assert_eq!(ibv_dealloc_pd(pd.0), libc::EBUSY);
-            assert_eq!(dealloc_td(td), libc::EBUSY);
+            assert_eq!(ibv_dealloc_td(td), libc::EBUSY);
             let mut attr = ibv_cq_init_attr_ex {
                 cqe: 1,
                 comp_mask: 2,
                 parent_domain: parent,
                 ..ibv_cq_init_attr_ex::zeroed()
             };
-            let cq = create_cq_ex(context.0, &raw mut attr);
+            let cq = ibv_create_cq_ex(context.0, &raw mut attr);
             assert_eq!(ibv_dealloc_pd(parent), libc::EBUSY);
             assert_eq!(ibv_destroy_cq(cq.cast()), 0);
             attr.parent_domain = pd.0;
             assert_eq!(
-                (create_cq_ex(context.0, &raw mut attr), errno()),
+                (ibv_create_cq_ex(context.0, &raw mut attr), errno()),
                 (null_mut(), libc::EINVAL),
                 "not a parent domain"
             );
             assert_eq!(ibv_dealloc_pd(parent), 0);
-            assert_eq!(dealloc_td(td), 0);
+            assert_eq!(ibv_dealloc_td(td), 0);
         }
     }
 
@@ -162,6 +157,6 @@ mod tests {
             (null_mut(), libc::EINVAL),
             "a thread domain of another context"
         );
-        assert_eq!(unsafe { dealloc_td(td) }, 0);
+        assert_eq!(unsafe { ibv_dealloc_td(td) }, 0);
     }
 }

@@ -32,12 +32,9 @@ impl ContextInner {
     }
 }
 
-/// Cancellation point. Sleeps on after the context's closing, as in libibverbs.
-pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
-    context: *mut ibv_context,
-    event: *mut ibv_async_event,
-) -> c_int {
-    call::waiting(CallId::ibv_get_async_event, || {
+waiting_calls!(
+    /// Cancellation point. Sleeps on after the context's closing, as in libibverbs.
+    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
         test_cancel();
         let mut awaited = Awaited::default();
         loop {
@@ -54,36 +51,40 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
                 }
             }
         }
-    })
-}
+    }
+);
 
 unsafe fn try_take(
     context: *mut ibv_context,
     awaited: &mut Awaited,
 ) -> Result<Polled<ibv_async_event>> {
     let _call = Call::begin();
-    let (inner, descriptor) = Ctx::share(context, awaited)?;
+    let (inner, descriptor) =
+        Ctx::share(context, awaited, |ctx| (ctx.inner.clone(), (*context).async_fd))?;
     Ok(Polled::of(inner.take_async_event(), descriptor))
 }
 
-pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    let _call = Call::begin();
-    let element = (*event).element;
-    let counted = match (*event).event_type {
-        IBV_EVENT_CQ_ERR => &raw mut (*element.cq).async_events_completed,
-        IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => &raw mut (*element.srq).events_completed,
-        IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
-            &raw mut (*element.qp).events_completed
+calls!(
+    fn ibv_ack_async_event(event: *mut ibv_async_event) {
+        let element = (*event).element;
+        let counted = match (*event).event_type {
+            IBV_EVENT_CQ_ERR => &raw mut (*element.cq).async_events_completed,
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                &raw mut (*element.srq).events_completed
+            }
+            IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                &raw mut (*element.qp).events_completed
+            }
+            _ => return,
+        };
+        // every kind has this offset, and starts with its context
+        let object = element.cq;
+        if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
+            count_acknowledged(counted, 1);
+            ctx.inner.acknowledge(object as usize, 1);
         }
-        _ => return,
-    };
-    // every kind has this offset, and starts with its context
-    let object = element.cq;
-    if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
-        count_acknowledged(counted, 1);
-        ctx.inner.acknowledge(object as usize, 1);
     }
-}
+);
 
 /// Counts as libibverbs does. Call before acknowledging, which may free the object.
 ///
@@ -92,8 +93,6 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
 pub(crate) unsafe fn count_acknowledged(member: *mut u32, number: u32) {
     AtomicU32::from_ptr(member).fetch_add(number, Ordering::Relaxed);
 }
-
-export!(ibv_get_async_event, ibv_ack_async_event);
 
 #[cfg(test)]
 mod tests {

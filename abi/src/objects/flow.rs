@@ -31,8 +31,8 @@ pub(crate) struct FlowObject {
 
 impl_object!(FlowObject, ibv_flow, context, handle);
 
-pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, given: *mut c_void) -> *mut c_void {
-    call::control(CallId::ibv_create_flow, || {
+operations!(
+    fn ibv_create_flow(qp: *mut ibv_qp, given: *mut c_void) -> *mut c_void {
         let object = Qp::get(qp)?;
         refuse_if(given.is_null(), Rule::NullArgument)?;
         let given = given.cast::<u8>();
@@ -43,11 +43,10 @@ pub(crate) unsafe extern "C" fn create_flow(qp: *mut ibv_qp, given: *mut c_void)
         let (context, handle) = ((*qp).context, object.ctx.new_handle());
         let c = UnsafeCell::new(ibv_flow { comp_mask: 0, context, handle });
         let ctx = object.ctx.clone();
-        Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw())
-    })
-    .cast()
-}
+        Ok(FlowObject { c, flow, ctx, _qp: object.users.add() }.into_raw().cast::<c_void>())
+    }
 
-pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut c_void) -> c_int {
-    call::destroying::<FlowObject>(CallId::ibv_destroy_flow, flow.cast(), |_| Ok(()))
-}
+    fn ibv_destroy_flow(flow: *mut c_void) -> c_int {
+        call::destroy::<FlowObject>(flow.cast(), |_| Ok(()))
+    }
+);

@@ -1,73 +1,52 @@
 //! Importing by number within a process.
 
-use roce_provider::calls::Call;
-
 use super::{command_file::CommandFile, context::Ctx, dm::Dm, mr::Mr, pd::Pd, table};
 use crate::prelude::*;
 
-/// The context takes over the descriptor.
-unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
-    call::control(CallId::ibv_import_device, || {
-        let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
+calls!(
+    /// The context takes over the descriptor.
+    fn ibv_import_device(command: c_int) -> *mut ibv_context {
+        let command_file = CommandFile::of(command).ok_or(Rule::NotACommandFile)?;
         table::open(command_file.dev.open_or_down(), command_file, Some(command))
-    })
-}
+    }
 
-unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
-    call::control(CallId::ibv_import_pd, || {
+    fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
         let ctx = Ctx::get(context)?;
         let domain = ctx.inner.command_file.import(handle, |pd: &Pd| pd.domain.clone())?;
         Ok(Pd::with_handle(ctx, domain, handle).into_raw())
-    })
-}
-
-unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
-    let _call = Call::begin();
-    if Pd::get(pd).is_ok() {
-        drop(Pd::from_raw(pd));
     }
-}
 
-/// The importer does not know the memory's address.
-unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
-    call::control(CallId::ibv_import_mr, || {
+    fn ibv_unimport_pd(pd: *mut ibv_pd) {
+        if Pd::get(pd).is_ok() {
+            drop(Pd::from_raw(pd));
+        }
+    }
+
+    /// The importer does not know the memory's address.
+    fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
         let pd = Pd::get(pd)?;
         let found = |mr: &Mr| (mr.shared(), (*mr.c()).length);
         let (region, length) = pd.ctx.command_file.import(handle, found)?;
         Ok(Mr::with_handle(pd, region, std::ptr::null_mut(), length, handle).into_raw())
-    })
-}
-
-unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
-    let _call = Call::begin();
-    if Mr::get(mr).is_ok() {
-        drop(Mr::from_raw(mr));
     }
-}
 
-unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
-    call::control(CallId::ibv_import_dm, || {
+    fn ibv_unimport_mr(mr: *mut ibv_mr) {
+        if Mr::get(mr).is_ok() {
+            drop(Mr::from_raw(mr));
+        }
+    }
+
+    fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
         let ctx = Ctx::get(context)?;
         let memory = ctx.inner.command_file.import(handle, |dm: &Dm| dm.memory.clone())?;
         Ok(Dm::new(ctx, memory, handle).into_raw())
-    })
-}
-
-unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
-    let _call = Call::begin();
-    if Dm::get(dm).is_ok() {
-        drop(Dm::from_raw(dm));
     }
-}
 
-export!(
-    ibv_import_device,
-    ibv_import_pd,
-    ibv_unimport_pd,
-    ibv_import_mr,
-    ibv_unimport_mr,
-    ibv_import_dm,
-    ibv_unimport_dm
+    fn ibv_unimport_dm(dm: *mut ibv_dm) {
+        if Dm::get(dm).is_ok() {
+            drop(Dm::from_raw(dm));
+        }
+    }
 );
 
 #[cfg(test)]
@@ -84,7 +63,7 @@ mod tests {
         objects::{
             context::ibv_close_device,
             dm,
-            mr::{alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
+            mr::{ibv_alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
             pd::{ibv_alloc_pd, ibv_dealloc_pd},
         },
         testing::{Allocated, Opened, errno},
@@ -102,7 +81,7 @@ mod tests {
         let mut buffer = vec![0u8; 100];
         unsafe {
             let mr = ibv_reg_mr(pd.0, buffer.as_mut_ptr().cast(), 100, 1);
-            let dm = dm::alloc_dm(
+            let dm = dm::ibv_alloc_dm(
                 context.0,
                 &mut ibv_alloc_dm_attr { length: 64, log_align_req: 0, comp_mask: 0 },
             );
@@ -142,7 +121,7 @@ mod tests {
             ibv_unimport_pd(again);
 
             let handle = (*dm).handle;
-            assert_eq!(dm::free_dm(dm), 0);
+            assert_eq!(dm::ibv_free_dm(dm), 0);
             assert_eq!(
                 (ibv_import_dm(imported, handle), errno()),
                 (null_mut(), libc::ENOENT),
@@ -176,7 +155,7 @@ mod tests {
         let context = Opened::new();
         unsafe {
             let pd = ibv_alloc_pd(context.0);
-            let null = alloc_null_mr(pd);
+            let null = ibv_alloc_null_mr(pd);
             assert_eq!(ibv_dealloc_pd(pd), 0);
             assert_eq!(ibv_dereg_mr(null), 0);
         }
@@ -187,7 +166,7 @@ mod tests {
         let context = Opened::new();
         let pd = Allocated::new(&context);
         unsafe {
-            let null = alloc_null_mr(pd.0);
+            let null = ibv_alloc_null_mr(pd.0);
             let again = ibv_import_mr(pd.0, (*null).handle);
             assert_eq!((*again).lkey, (*null).lkey);
             ibv_unimport_mr(again);

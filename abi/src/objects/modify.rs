@@ -222,12 +222,8 @@ fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {
     })
 }
 
-pub(crate) unsafe extern "C" fn ibv_modify_qp(
-    qp: *mut ibv_qp,
-    attr: *mut ibv_qp_attr,
-    mask: c_int,
-) -> c_int {
-    call::control(CallId::ibv_modify_qp, || {
+calls!(
+    fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
         let object = Qp::get(qp)?;
         let (attr, mask) = (attr_from_c(attr)?, known(mask)?);
         let QpInfo { qp_type, state, .. } = object.qp.query();
@@ -238,8 +234,8 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         }
         checked(object, &attr, mask);
         Ok(())
-    })
-}
+    }
+);
 
 fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     if !check::is_on() {
@@ -265,15 +261,12 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
     }
 }
 
-/// Only raw packet queue pairs have a rate limit; here none.
-pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
-    _qp: *mut ibv_qp,
-    _attr: *mut ibv_qp_rate_limit_attr,
-) -> c_int {
-    call::control::<()>(CallId::ibv_modify_qp_rate_limit, || Err(Errno::of(Rule::RateLimit)))
-}
-
-export!(ibv_modify_qp);
+operations!(
+    /// Only raw packet queue pairs have a rate limit; here none.
+    fn ibv_modify_qp_rate_limit(_qp: *mut ibv_qp, _attr: *mut ibv_qp_rate_limit_attr) -> c_int {
+        Err::<(), _>(Errno::of(Rule::RateLimit))
+    }
+);
 
 #[cfg(test)]
 mod tests;

@@ -178,51 +178,75 @@ pub(crate) unsafe fn register(
     Ok(mr)
 }
 
-pub(crate) unsafe extern "C" fn ibv_reg_mr(
-    pd: *mut ibv_pd,
-    address: *mut c_void,
-    length: usize,
-    access: c_int,
-) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_mr, || {
+calls!(
+    fn ibv_reg_mr(
+        pd: *mut ibv_pd,
+        address: *mut c_void,
+        length: usize,
+        access: c_int,
+    ) -> *mut ibv_mr {
         register(pd, address, length, address as u64, access as c_uint)
-    })
-}
+    }
 
-unsafe extern "C" fn ibv_reg_mr_iova(
-    pd: *mut ibv_pd,
-    address: *mut c_void,
-    length: usize,
-    iova: u64,
-    access: c_int,
-) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_mr_iova, || register(pd, address, length, iova, access as c_uint))
-}
+    fn ibv_reg_mr_iova(
+        pd: *mut ibv_pd,
+        address: *mut c_void,
+        length: usize,
+        iova: u64,
+        access: c_int,
+    ) -> *mut ibv_mr {
+        register(pd, address, length, iova, access as c_uint)
+    }
 
-unsafe extern "C" fn ibv_reg_mr_iova2(
-    pd: *mut ibv_pd,
-    address: *mut c_void,
-    length: usize,
-    iova: u64,
-    access: c_uint,
-) -> *mut ibv_mr {
-    call::control(CallId::ibv_reg_mr_iova2, || register(pd, address, length, iova, access))
-}
+    fn ibv_reg_mr_iova2(
+        pd: *mut ibv_pd,
+        address: *mut c_void,
+        length: usize,
+        iova: u64,
+        access: c_uint,
+    ) -> *mut ibv_mr {
+        register(pd, address, length, iova, access)
+    }
 
-pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    call::destroying::<Mr>(CallId::ibv_dereg_mr, mr, |object| {
-        let (device, lkey) = (object.ctx.device(), (*mr).lkey);
-        let user = requests::user_of_region(device, lkey);
-        if let Some(region) = object.region() {
-            region.deregister()?;
+    fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+        call::destroy::<Mr>(mr, |object| {
+            let (device, lkey) = (object.ctx.device(), (*mr).lkey);
+            let user = requests::user_of_region(device, lkey);
+            if let Some(region) = object.region() {
+                region.deregister()?;
+            }
+            keys::deregistered(lkey, (*mr).rkey);
+            requests::remove_region(device, lkey);
+            requests::region_gone(CallId::ibv_dereg_mr, lkey, user);
+            object.ctx.command_file.remove::<Mr>((*mr).handle, mr);
+            Ok(())
+        })
+    }
+
+    /// Returns `IBV_REREG_MR_ERR_INPUT` if untried, `IBV_REREG_MR_ERR_CMD` if failed.
+    fn ibv_rereg_mr(
+        mr: *mut ibv_mr,
+        flags: c_int,
+        pd: *mut ibv_pd,
+        address: *mut c_void,
+        length: usize,
+        access: c_int,
+    ) -> c_int {
+        let unknown = flags
+            & !(IBV_REREG_MR_CHANGE_TRANSLATION
+                | IBV_REREG_MR_CHANGE_PD
+                | IBV_REREG_MR_CHANGE_ACCESS);
+        if flags == 0
+            || unknown != 0
+            || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
+        {
+            call::fail(CallId::ibv_rereg_mr.name(), &Errno::of(Rule::Rereg));
+            return Ok(IBV_REREG_MR_ERR_INPUT);
         }
-        keys::deregistered(lkey, (*mr).rkey);
-        requests::remove_region(device, lkey);
-        requests::region_gone(CallId::ibv_dereg_mr, lkey, user);
-        object.ctx.command_file.remove::<Mr>((*mr).handle, mr);
-        Ok(())
-    })
-}
+        reregister(mr, flags, pd, address, length, access)?;
+        Ok(0)
+    }
+);
 
 unsafe fn reregister(
     mr: *mut ibv_mr,
@@ -283,37 +307,9 @@ unsafe fn reregister(
     Ok(())
 }
 
-/// Returns `IBV_REREG_MR_ERR_INPUT` if untried, `IBV_REREG_MR_ERR_CMD` if failed.
-pub(crate) unsafe extern "C" fn ibv_rereg_mr(
-    mr: *mut ibv_mr,
-    flags: c_int,
-    pd: *mut ibv_pd,
-    address: *mut c_void,
-    length: usize,
-    access: c_int,
-) -> c_int {
-    call::control(CallId::ibv_rereg_mr, || {
-        let unknown = flags
-            & !(IBV_REREG_MR_CHANGE_TRANSLATION
-                | IBV_REREG_MR_CHANGE_PD
-                | IBV_REREG_MR_CHANGE_ACCESS);
-        if flags == 0
-            || unknown != 0
-            || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
-        {
-            call::fail(CallId::ibv_rereg_mr.name(), &Errno::of(Rule::Rereg));
-            return Ok(IBV_REREG_MR_ERR_INPUT);
-        }
-        reregister(mr, flags, pd, address, length, access)?;
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    call::control(CallId::ibv_alloc_null_mr, || {
+operations!(
+    fn ibv_alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
         let pd = Pd::get(pd)?;
         Ok(Mr::create_raw(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
-    })
-}
-
-export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr);
+    }
+);

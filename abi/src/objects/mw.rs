@@ -30,8 +30,8 @@ pub(crate) struct Mw {
 
 impl_object!(Mw, ibv_mw, context, handle);
 
-pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
-    call::control(CallId::ibv_alloc_mw, || {
+operations!(
+    fn ibv_alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
         let pd = Pd::get(pd)?;
         let window_type = match number {
             IBV_MW_TYPE_1 => WindowType::Type1,
@@ -48,33 +48,44 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
             r#type: number,
         };
         Ok(Mw { c: UnsafeCell::new(c), window, _pd: pd.users.add() }.into_raw())
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    call::control(CallId::ibv_dealloc_mw, || {
+    fn ibv_dealloc_mw(mw: *mut ibv_mw) -> c_int {
         Mw::get(mw)?;
         let rkey = (*mw).rkey;
         drop(Mw::from_raw(mw));
         keys::window_gone(rkey, "deallocated");
         Ok(())
-    })
-}
-
-impl Mw {
-    /// Takes only the low 8 bits of `key`, like mlx5 and rxe: programs count up from anywhere.
-    fn key_like(&self, key: u32) -> RKey {
-        RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
     }
-}
+
+    /// Binds a type 1 window, with its next key.
+    fn ibv_bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, request: *mut ibv_mw_bind) -> c_int {
+        let qp = Qp::trust(qp)?;
+        refuse_if(request.is_null() || mw.is_null(), Rule::NullArgument)?;
+        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
+        let rkey = RKey((*mw).rkey).next().0;
+        // type 1 is for connections, and has its region's addresses
+        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
+            return Err(Errno::of(Rule::WindowBind));
+        }
+        let bind = bind(mw, rkey, &bind_info)?;
+        let rkey = bind.rkey;
+        let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
+        qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
+        set_rkey(mw, rkey);
+        Ok(())
+    }
+);
 
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
     info: &ibv_mw_bind_info,
 ) -> Result<WindowBind> {
+    let own = Mw::trust(mw)?.window.rkey().0;
     Ok(WindowBind {
-        rkey: Mw::trust(mw)?.key_like(rkey),
+        // only the low 8 bits, like mlx5 and rxe: programs count up from anywhere
+        rkey: RKey(own & !0xFF | rkey & 0xFF),
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
@@ -90,28 +101,4 @@ pub(crate) unsafe fn set_rkey(mw: *mut ibv_mw, rkey: RKey) {
     if before != rkey.0 {
         keys::window_gone(before, "rebound");
     }
-}
-
-/// Binds a type 1 window, with its next key.
-pub(crate) unsafe extern "C" fn bind_mw(
-    qp: *mut ibv_qp,
-    mw: *mut ibv_mw,
-    request: *mut ibv_mw_bind,
-) -> c_int {
-    call::control(CallId::ibv_bind_mw, || {
-        let qp = Qp::trust(qp)?;
-        refuse_if(request.is_null() || mw.is_null(), Rule::NullArgument)?;
-        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
-        let rkey = RKey((*mw).rkey).next().0;
-        // type 1 is for connections, and has its region's addresses
-        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
-            return Err(Errno::of(Rule::WindowBind));
-        }
-        let bind = bind(mw, rkey, &bind_info)?;
-        let rkey = bind.rkey;
-        let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
-        qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
-        set_rkey(mw, rkey);
-        Ok(())
-    })
 }

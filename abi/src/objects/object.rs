@@ -1,7 +1,6 @@
 use std::{
     alloc::Layout,
     any::TypeId,
-    cell::UnsafeCell,
     collections::BTreeMap,
     ffi::c_void,
     sync::{
@@ -30,7 +29,7 @@ struct Live {
 /// Context and handle, by which the kernel finds an object: overwriting them gives `ENOENT`.
 pub(crate) type Identity = (usize, u32);
 
-pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
+fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
     records::made(pointer.addr(), name);
     if check::is_on() {
         watcher::start();
@@ -40,12 +39,8 @@ pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: 
     LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity, number });
 }
 
-pub(crate) fn remove(pointer: *const c_void) {
-    LIVE.lock().remove(&pointer.addr());
-}
-
 /// `EINVAL` for null; `ENOENT` if unknown or of another kind.
-pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
+fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     refuse_if(pointer.is_null(), Rule::NullObject)?;
     let live = LIVE.lock();
     let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
@@ -67,7 +62,7 @@ pub(crate) struct Awaited {
 impl Awaited {
     /// Runs `read` while nobody destroys the object. `EINVAL` for null; `EBADF` if gone or
     /// replaced. `read` is short and takes no lock.
-    pub(crate) fn read<T: 'static, R>(
+    fn read<T: 'static, R>(
         &mut self,
         pointer: *const c_void,
         read: impl FnOnce() -> R,
@@ -91,8 +86,8 @@ impl Awaited {
 /// # Safety
 /// `object` comes from `Box::into_raw`, and only programs use it again. `program` points to or into
 /// it.
-pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
-    remove(program);
+unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
+    LIVE.lock().remove(&program.addr());
     if !check::is_on() {
         // SAFETY: By the contract above.
         return *unsafe { Box::from_raw(object) };
@@ -105,13 +100,14 @@ pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     }
 }
 
-/// Starts with a public C structure, used only by pointer: programs access it at any time.
+/// Has a public C structure, used only by pointer: programs access it at any time.
 ///
 /// # Safety
-/// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
+/// The structure is at [`OFFSET`](Self::OFFSET) of `Self`, inside an `UnsafeCell`.
 pub(crate) unsafe trait Object: Sized + 'static {
     type C;
     const NAME: &str;
+    const OFFSET: usize = 0;
 
     /// # Safety
     /// The pointer is to a `Self::C`.
@@ -120,12 +116,13 @@ pub(crate) unsafe trait Object: Sized + 'static {
     }
 
     fn c(&self) -> *mut Self::C {
-        std::ptr::from_ref(self).cast::<UnsafeCell<Self::C>>().cast_mut().cast()
+        std::ptr::from_ref(self).cast_mut().wrapping_byte_add(Self::OFFSET).cast()
     }
 
     fn into_raw(self) -> *mut Self::C {
-        let pointer: *mut Self::C = Box::into_raw(Box::new(self)).cast();
-        // SAFETY: The object starts with its structure.
+        let object = Box::into_raw(Box::new(self));
+        let pointer: *mut Self::C = object.wrapping_byte_add(Self::OFFSET).cast();
+        // SAFETY: The object has its structure there.
         add::<Self>(pointer.cast(), unsafe { Self::identity(pointer) }, Self::NAME);
         pointer
     }
@@ -139,8 +136,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
         let identity = find::<Self>(pointer.cast())?;
         // SAFETY: A live object of this type.
         if unsafe { Self::identity(pointer) } == identity {
-            // SAFETY: As above; the structure comes first.
-            Ok(unsafe { &*pointer.cast::<Self>() })
+            // SAFETY: As above, of which the structure is a part.
+            Ok(unsafe { &*object_of::<Self>(pointer) })
         } else {
             Err(Errno::of(Rule::NoSuchObject))
         }
@@ -155,8 +152,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
         awaited: &mut Awaited,
         read: impl FnOnce(&Self) -> R,
     ) -> Result<R> {
-        // SAFETY: Live meanwhile, of this type, and its structure comes first.
-        awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
+        // SAFETY: Live meanwhile, of this type, and its structure is a part.
+        awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*object_of::<Self>(pointer) }))
     }
 
     /// Like [`get`](Self::get); null is `None`.
@@ -177,16 +174,21 @@ pub(crate) unsafe trait Object: Sized + 'static {
     /// The pointer is null, or comes from [`into_raw`](Self::into_raw) and has not been [taken
     /// back](Self::from_raw). As for [`get`](Self::get).
     unsafe fn trust<'a>(pointer: *const Self::C) -> Result<&'a Self> {
-        // SAFETY: By the contract; the structure comes first.
-        unsafe { pointer.cast::<Self>().as_ref() }.ok_or_else(|| Errno::of(Rule::NullObject))
+        refuse_if(pointer.is_null(), Rule::NullObject)?;
+        // SAFETY: By the contract; the structure is a part.
+        Ok(unsafe { &*object_of::<Self>(pointer) })
     }
 
     /// # Safety
     /// [`get`](Self::get) has found the object, and the pointer is not used again.
     unsafe fn from_raw(pointer: *mut Self::C) -> Self {
         // SAFETY: `into_raw` made it by `Box::into_raw`.
-        unsafe { take(pointer.cast(), pointer.cast()) }
+        unsafe { take(object_of::<Self>(pointer).cast_mut(), pointer.cast()) }
     }
+}
+
+fn object_of<T: Object>(pointer: *const T::C) -> *const T {
+    pointer.wrapping_byte_sub(T::OFFSET).cast()
 }
 
 /// Implements [`Object`] for a type that starts with its cell `c`. The members identify an object.

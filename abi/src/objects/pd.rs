@@ -38,14 +38,8 @@ impl Pd {
         handle: u32,
         parent_of: Vec<User>,
     ) -> Self {
-        let c = ibv_pd { context: ctx.c(), handle };
-        Self {
-            c: UnsafeCell::new(c),
-            domain,
-            ctx: ctx.inner.clone(),
-            users: Users::default(),
-            parent_of,
-        }
+        let c = UnsafeCell::new(ibv_pd { context: ctx.c(), handle });
+        Self { c, domain, ctx: ctx.inner.clone(), users: Users::default(), parent_of }
     }
 
     pub(crate) fn is_parent(&self) -> bool {
@@ -58,19 +52,17 @@ impl Pd {
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    call::control(CallId::ibv_alloc_pd, || {
+calls!(
+    fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
         let ctx = Ctx::get(context)?;
         Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?))
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    call::destroying::<Pd>(CallId::ibv_dealloc_pd, pd, |object| {
-        object.users.none_left()?;
-        object.ctx.command_file.remove::<Pd>((*pd).handle, pd);
-        Ok(())
-    })
-}
-
-export!(ibv_alloc_pd, ibv_dealloc_pd);
+    fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+        call::destroy::<Pd>(pd, |object| {
+            object.users.none_left()?;
+            object.ctx.command_file.remove::<Pd>((*pd).handle, pd);
+            Ok(())
+        })
+    }
+);

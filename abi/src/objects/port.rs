@@ -83,21 +83,41 @@ unsafe extern "C" fn ibv_query_port(
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
 }
 
-/// Unit: 100 Mbit/s.
-unsafe extern "C" fn ibv_query_port_speed(
-    context: *mut ibv_context,
-    port: u32,
-    to: *mut u64,
-) -> c_int {
-    call::control(CallId::ibv_query_port_speed, || {
+calls!(
+    /// Unit: 100 Mbit/s.
+    fn ibv_query_port_speed(context: *mut ibv_context, port: u32, to: *mut u64) -> c_int {
         let ctx = Ctx::get(context)?;
         refuse_if(port != 1 || to.is_null(), Rule::Port)?;
         // unknown: the slowest that `ibv_query_port` reports
         let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
         *to = u64::from(mbps) / 100;
         Ok(())
-    })
-}
+    }
+
+    fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
+        Ctx::get(context).map(|ctx| *attr = device_attr(ctx))
+    }
+
+    fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, to: *mut ibv_gid) -> c_int {
+        let ctx = with_port_1(context, port)?;
+        let index = u32::try_from(index).map_err(|_| Rule::Index)?;
+        (*to).raw = gid(ctx, index)?.0;
+        Ok(())
+    }
+
+    fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, to: *mut u16) -> c_int {
+        let ctx = with_port_1(context, port)?;
+        let index = u16::try_from(index).map_err(|_| Rule::Index)?;
+        *to = ctx.inner.context.query_pkey(index).ok_or(Rule::Index)?.0.to_be();
+        Ok(())
+    }
+
+    fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+        let ctx = with_port_1(context, port)?;
+        let found = ctx.inner.context.find_pkey(PKey(u16::from_be(pkey)));
+        Ok(c_int::from(found.ok_or(Rule::NoPKey)?))
+    }
+);
 
 fn int(count: impl TryInto<c_int>) -> c_int {
     count.try_into().unwrap_or(c_int::MAX)
@@ -150,22 +170,13 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
     c
 }
 
-unsafe extern "C" fn ibv_query_device(
-    context: *mut ibv_context,
-    attr: *mut ibv_device_attr,
-) -> c_int {
-    call::control(CallId::ibv_query_device, || {
-        Ctx::get(context).map(|ctx| *attr = device_attr(ctx))
-    })
-}
-
-pub(crate) unsafe extern "C" fn query_device_ex(
-    context: *mut ibv_context,
-    input: *const ibv_query_device_ex_input,
-    to: *mut ibv_device_attr_ex,
-    room: usize,
-) -> c_int {
-    call::control(CallId::ibv_query_device_ex, || {
+operations!(
+    fn ibv_query_device_ex(
+        context: *mut ibv_context,
+        input: *const ibv_query_device_ex_input,
+        to: *mut ibv_device_attr_ex,
+        room: usize,
+    ) -> c_int {
         let ctx = Ctx::get(context)?;
         let has_more = input.as_ref().is_some_and(|input| input.comp_mask != 0);
         refuse_if(has_more || room < size_of::<ibv_device_attr>(), Rule::StructureSize)?;
@@ -188,26 +199,24 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         c.cq_mod_caps.max_cq_period = attr.max_cq_period;
         copy_sized(&c, to, room);
         Ok(())
-    })
-}
+    }
+
+    /// Clock of completion timestamps, all in `tv_nsec`, like other devices.
+    fn ibv_query_rt_values_ex(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+        let ctx = Ctx::get(context)?;
+        let values = values.as_mut().ok_or(Rule::NullArgument)?;
+        values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
+        if values.comp_mask != 0 {
+            let now = ctx.inner.context.query_clock().raw;
+            (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
+        }
+        Ok(())
+    }
+);
 
 fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
-    let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+    let index = u16::try_from(index).map_err(|_| Rule::Index)?;
     ctx.inner.context.query_gid(index).ok_or(Errno::of(Rule::Index))
-}
-
-unsafe extern "C" fn ibv_query_gid(
-    context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    to: *mut ibv_gid,
-) -> c_int {
-    call::control(CallId::ibv_query_gid, || {
-        let ctx = with_port_1(context, port)?;
-        let index = u32::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
-        (*to).raw = gid(ctx, index)?.0;
-        Ok(())
-    })
 }
 
 unsafe extern "C" fn ibv_query_gid_type(
@@ -260,7 +269,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
         refuse_if(flags != 0, Rule::EntryFlags)?;
         gid(ctx, index)?;
         let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
-        copy_sized(&entry.ok_or(Errno::of(Rule::NoEntry))?, to, room);
+        copy_sized(&entry.ok_or(Rule::NoEntry)?, to, room);
         Ok(())
     })
 }
@@ -284,53 +293,5 @@ unsafe extern "C" fn _ibv_query_gid_table(
     })
 }
 
-unsafe extern "C" fn ibv_query_pkey(
-    context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    to: *mut u16,
-) -> c_int {
-    call::control(CallId::ibv_query_pkey, || {
-        let ctx = with_port_1(context, port)?;
-        let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
-        *to = ctx.inner.context.query_pkey(index).ok_or(Errno::of(Rule::Index))?.0.to_be();
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
-    call::control(CallId::ibv_get_pkey_index, || {
-        let ctx = with_port_1(context, port)?;
-        let found = ctx.inner.context.find_pkey(PKey(u16::from_be(pkey)));
-        Ok(c_int::from(found.ok_or(Errno::of(Rule::NoPKey))?))
-    })
-}
-
-/// Clock of completion timestamps, all in `tv_nsec`, like other devices.
-pub(crate) unsafe extern "C" fn query_rt_values(
-    context: *mut ibv_context,
-    values: *mut ibv_values_ex,
-) -> c_int {
-    call::control(CallId::ibv_query_rt_values_ex, || {
-        let ctx = Ctx::get(context)?;
-        let values = values.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
-        values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
-        if values.comp_mask != 0 {
-            let now = ctx.inner.context.query_clock().raw;
-            (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
-        }
-        Ok(())
-    })
-}
-
-export!(
-    ibv_query_device,
-    ibv_query_port,
-    ibv_query_port_speed,
-    ibv_query_gid,
-    _ibv_query_gid_ex,
-    _ibv_query_gid_table,
-    ibv_query_pkey,
-    ibv_get_pkey_index,
-);
+export!(ibv_query_port, _ibv_query_gid_ex, _ibv_query_gid_table);
 export_private!(34: ibv_query_gid_type);

@@ -75,7 +75,7 @@ unsafe fn operation(qp_type: QpType, wr: &ibv_send_wr) -> Result<SendOp> {
 unsafe fn send_wr(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWr> {
     let flags = flags(wr.send_flags)?;
     let op = operation(qp.qp_type, wr)?;
-    let count = usize::try_from(wr.num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
+    let count = usize::try_from(wr.num_sge).map_err(|_| Rule::SgeCount)?;
     let (first, limit) = (wr.sg_list, qp.caps.max_send_sge);
     let data = if op.is_bare() {
         Data::empty() // the window uses the rest
@@ -92,7 +92,7 @@ unsafe fn send_wr(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWr> {
 }
 
 unsafe fn recv_wr(wr: &ibv_recv_wr, limit: u32) -> Result<RecvWr> {
-    let count = usize::try_from(wr.num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
+    let count = usize::try_from(wr.num_sge).map_err(|_| Rule::SgeCount)?;
     Ok(RecvWr { wr_id: wr.wr_id, sges: sges(wr.sg_list, count, limit)? })
 }
 

@@ -127,30 +127,30 @@ impl Qp {
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    call::destroying::<Qp>(CallId::ibv_destroy_qp, qp, |object| {
-        refuse_if(!object.groups.lock().is_empty(), Rule::StillUsed)?;
-        object.users.none_left()?;
-        if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
-            object.qp.discard_completions();
-        }
-        let subject = Subject::Qp(object.qp.qpn().get());
-        object.ctx.remove_object(subject, qp as usize, Kind::AsyncEventsUnacknowledged);
-        requests::remove_qp(object.key());
-        Ok(())
-    })
-}
+calls!(
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+        call::destroy::<Qp>(qp, |object| {
+            refuse_if(!object.groups.lock().is_empty(), Rule::StillUsed)?;
+            object.users.none_left()?;
+            if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
+                object.qp.discard_completions();
+            }
+            let subject = Subject::Qp(object.qp.qpn().get());
+            object.ctx.remove_object(subject, qp as usize, Kind::AsyncEventsUnacknowledged);
+            requests::remove_qp(object.key());
+            Ok(())
+        })
+    }
 
-pub(crate) unsafe extern "C" fn ibv_query_qp(
-    qp: *mut ibv_qp,
-    attr: *mut ibv_qp_attr,
-    mask: c_int,
-    init: *mut ibv_qp_init_attr,
-) -> c_int {
-    call::control(CallId::ibv_query_qp, || {
+    fn ibv_query_qp(
+        qp: *mut ibv_qp,
+        attr: *mut ibv_qp_attr,
+        mask: c_int,
+        init: *mut ibv_qp_init_attr,
+    ) -> c_int {
         let object = Qp::get(qp)?;
-        refuse_if(mask as u32 >= IBV_QP_RATE_LIMIT, Rule::QpMask)?;
         let mask = mask as u32;
+        refuse_if(mask >= IBV_QP_RATE_LIMIT, Rule::QpMask)?;
         let found = attributes(&object.qp.query());
         refuse_if(attr.is_null(), Rule::NullArgument)?;
         copy_sized(&found, attr, QP_ATTR);
@@ -159,52 +159,31 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
         }
         if !init.is_null() {
             let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
-            let sq_sig_all = object.sq_sig_all.into();
-            *init = ibv_qp_init_attr {
-                qp_context,
-                send_cq,
-                recv_cq,
-                srq,
-                cap: found.cap,
-                qp_type,
-                sq_sig_all,
-            };
+            let (cap, sq_sig_all) = (found.cap, object.sq_sig_all.into());
+            *init =
+                ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
         }
         Ok(())
-    })
-}
+    }
 
-/// The LID is ignored.
-pub(crate) unsafe extern "C" fn ibv_attach_mcast(
-    qp: *mut ibv_qp,
-    group: *const ibv_gid,
-    _lid: u16,
-) -> c_int {
-    call::control(CallId::ibv_attach_mcast, || {
+    /// The LID is ignored.
+    fn ibv_attach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
         let qp = Qp::get(qp)?;
-        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let group = Gid(group.as_ref().ok_or(Rule::NullArgument)?.raw);
         let mut groups = qp.groups.lock();
         if !groups.contains(&group) {
             qp.qp.attach_mcast(group)?;
             groups.push(group);
         }
         Ok(())
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn ibv_detach_mcast(
-    qp: *mut ibv_qp,
-    group: *const ibv_gid,
-    _lid: u16,
-) -> c_int {
-    call::control(CallId::ibv_detach_mcast, || {
+    fn ibv_detach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
         let qp = Qp::get(qp)?;
-        let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+        let group = Gid(group.as_ref().ok_or(Rule::NullArgument)?.raw);
         let mut groups = qp.groups.lock();
         qp.qp.detach_mcast(group)?;
         groups.retain(|&other| other != group);
         Ok(())
-    })
-}
-
-export!(ibv_destroy_qp, ibv_query_qp, ibv_attach_mcast, ibv_detach_mcast);
+    }
+);

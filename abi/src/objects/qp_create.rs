@@ -100,19 +100,16 @@ unsafe fn open_target(
     Qp::create_raw(qp, target, made_from, &xrcd.ctx, attr, context, qp_ex::set_operations)
 }
 
-pub(crate) unsafe extern "C" fn open_qp(
-    context: *mut ibv_context,
-    attr: *mut ibv_qp_open_attr,
-) -> *mut ibv_qp {
-    call::control(CallId::ibv_open_qp, || {
-        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+operations!(
+    fn ibv_open_qp(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) -> *mut ibv_qp {
+        let attr = attr.as_ref().ok_or(Rule::NullArgument)?;
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
         refuse_if(attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0, Rule::UnknownMask)?;
         if attr.comp_mask & needed != needed || type_from_c(attr.qp_type)? != QpType::XrcTarget {
             return Err(Errno::of(Rule::NoTarget));
         }
         let xrcd = Xrcd::get(attr.xrcd)?;
-        let target = xrcd.find_target(attr.qp_num).ok_or(Errno::of(Rule::NoTarget))?;
+        let target = xrcd.find_target(attr.qp_num).ok_or(Rule::NoTarget)?;
         let mut new = ibv_qp_init_attr_ex::zeroed();
         if attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
             new.qp_context = attr.qp_context;
@@ -120,29 +117,22 @@ pub(crate) unsafe extern "C" fn open_qp(
         let qp = open_target(target, xrcd, &new, context);
         (*qp).state = state_to_c(Qp::get(qp)?.qp.query().state);
         Ok(qp)
-    })
-}
+    }
 
-unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    call::control(CallId::ibv_create_qp, || {
-        let mut full = with_pd(attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, pd);
-        let qp = create(Pd::get(pd)?.context(), &mut full)?;
-        (*attr).cap = full.cap;
-        Ok(qp)
-    })
-}
-
-pub(crate) unsafe extern "C" fn create_qp_ex(
-    context: *mut ibv_context,
-    attr: *mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
-    call::control(CallId::ibv_create_qp_ex, || {
+    fn ibv_create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
         Ctx::get(context)?;
         let mut full = init_attr_from_c(attr)?;
         let qp = create(context, &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)
-    })
-}
+    }
+);
 
-export!(ibv_create_qp);
+calls!(
+    fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+        let mut full = with_pd(attr.as_ref().ok_or(Rule::NullArgument)?, pd);
+        let qp = create(Pd::get(pd)?.context(), &mut full)?;
+        (*attr).cap = full.cap;
+        Ok(qp)
+    }
+);

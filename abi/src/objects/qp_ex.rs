@@ -248,8 +248,8 @@ unsafe extern "C" fn wr_flush(
     push(qp, || {
         let placement = Placement::from_bits(placement)
             .filter(|kinds| !kinds.is_empty())
-            .ok_or(Errno::of(Rule::NotPosting))?;
-        let length = u32::try_from(length).map_err(|_| Errno::of(Rule::SgeCount))?;
+            .ok_or(Rule::NotPosting)?;
+        let length = u32::try_from(length).map_err(|_| Rule::SgeCount)?;
         refuse_if(!matches!(level, IBV_FLUSH_RANGE | IBV_FLUSH_MR), Rule::NotPosting)?;
         Ok(SendOp::Flush {
             remote: remote(address, rkey),
@@ -268,7 +268,7 @@ unsafe extern "C" fn wr_bind_mw(
 ) {
     let mut key = None;
     push(qp, || {
-        let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Errno::of(Rule::NullArgument))?)?;
+        let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Rule::NullArgument)?)?;
         key = Some((mw, bind.rkey));
         Ok(SendOp::BindWindow(bind))
     });

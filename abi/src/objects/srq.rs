@@ -76,13 +76,47 @@ unsafe fn create(
     Ok(srq)
 }
 
-unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    call::control(CallId::ibv_create_srq, || {
+calls!(
+    fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
         let pd = Pd::get(pd)?;
-        let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+        let attr = attr.as_mut().ok_or(Rule::NullArgument)?;
         create(pd, attr.srq_context, &mut attr.attr, None)
-    })
-}
+    }
+
+    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+        call::destroy::<Srq>(srq, |object| {
+            object.users.none_left()?;
+            let subject = Subject::Srq(object.srq.id().get());
+            object.ctx.remove_object(subject, srq as usize, Kind::AsyncEventsUnacknowledged);
+            requests::remove_shared(srq as usize);
+            Ok(())
+        })
+    }
+
+    fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
+        let object = Srq::get(srq)?;
+        let (attr, srq) = (attr.as_ref().ok_or(Rule::NullArgument)?, &object.srq);
+        let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
+        let exceeds = mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr;
+        refuse_if(mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 || exceeds, Rule::SrqAttributes)?;
+        if mask & IBV_SRQ_MAX_WR != 0 {
+            srq.resize(max_wr)?;
+        }
+        if mask & IBV_SRQ_LIMIT != 0 {
+            srq.set_limit(attr.srq_limit)?;
+        }
+        Ok(())
+    }
+
+    fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+        let object = Srq::get(srq)?;
+        let info = object.srq.query();
+        let SrqAttr { max_wr, max_sge } = info.attr;
+        *attr.as_mut().ok_or(Rule::NullArgument)? =
+            ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
+        Ok(())
+    }
+);
 
 /// Omits tag matching, a later member.
 pub(crate) unsafe fn init_attr_from_c(
@@ -92,11 +126,11 @@ pub(crate) unsafe fn init_attr_from_c(
         .ok_or(Errno::of(Rule::NullArgument))
 }
 
-pub(crate) unsafe extern "C" fn create_srq_ex(
-    context: *mut ibv_context,
-    attr: *mut ibv_srq_init_attr_ex,
-) -> *mut ibv_srq {
-    call::control(CallId::ibv_create_srq_ex, || {
+operations!(
+    fn ibv_create_srq_ex(
+        context: *mut ibv_context,
+        attr: *mut ibv_srq_init_attr_ex,
+    ) -> *mut ibv_srq {
         Ctx::get(context)?;
         let mut full = init_attr_from_c(attr)?;
         let given = |bit: u32| full.comp_mask & bit != 0;
@@ -119,58 +153,12 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         let srq = create(pd, full.srq_context, &mut full.attr, xrc)?;
         (*attr).attr = full.attr;
         Ok(srq)
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    call::destroying::<Srq>(CallId::ibv_destroy_srq, srq, |object| {
-        object.users.none_left()?;
-        let subject = Subject::Srq(object.srq.id().get());
-        object.ctx.remove_object(subject, srq as usize, Kind::AsyncEventsUnacknowledged);
-        requests::remove_shared(srq as usize);
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn ibv_modify_srq(
-    srq: *mut ibv_srq,
-    attr: *mut ibv_srq_attr,
-    mask: c_int,
-) -> c_int {
-    call::control(CallId::ibv_modify_srq, || {
+    fn ibv_get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
         let object = Srq::get(srq)?;
-        let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
-        let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
-        let exceeds = mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr;
-        refuse_if(mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 || exceeds, Rule::SrqAttributes)?;
-        if mask & IBV_SRQ_MAX_WR != 0 {
-            srq.resize(max_wr)?;
-        }
-        if mask & IBV_SRQ_LIMIT != 0 {
-            srq.set_limit(attr.srq_limit)?;
-        }
+        *number.as_mut().ok_or(Rule::NullArgument)? =
+            object.srq.number().ok_or(Rule::SrqType)?.get();
         Ok(())
-    })
-}
-
-unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    call::control(CallId::ibv_query_srq, || {
-        let object = Srq::get(srq)?;
-        let info = object.srq.query();
-        let SrqAttr { max_wr, max_sge } = info.attr;
-        *attr.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
-            ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
-        Ok(())
-    })
-}
-
-pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
-    call::control(CallId::ibv_get_srq_num, || {
-        let object = Srq::get(srq)?;
-        *number.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
-            object.srq.number().ok_or(Errno::of(Rule::SrqType))?.get();
-        Ok(())
-    })
-}
-
-export!(ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq);
+    }
+);

@@ -14,39 +14,39 @@ use crate::prelude::*;
 fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
-    verbs.query_device_ex = Some(port::query_device_ex);
-    verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
-    verbs.modify_cq = Some(cq_ex::modify_cq);
-    verbs.alloc_td = Some(domain::alloc_td);
-    verbs.dealloc_td = Some(domain::dealloc_td);
-    verbs.alloc_parent_domain = Some(domain::alloc_parent_domain);
-    verbs.alloc_dm = Some(dm::alloc_dm);
-    verbs.free_dm = Some(dm::free_dm);
-    verbs.reg_dm_mr = Some(dm::reg_dm_mr);
-    verbs.alloc_null_mr = Some(mr::alloc_null_mr);
-    verbs.advise_mr = Some(advise::advise_mr);
-    verbs.create_counters = Some(counters::create_counters);
-    verbs.destroy_counters = Some(counters::destroy_counters);
-    verbs.attach_counters_point_flow = Some(counters::attach_counters_point_flow);
-    verbs.ibv_create_flow = Some(flow::create_flow);
-    verbs.ibv_destroy_flow = Some(flow::destroy_flow);
-    verbs.read_counters = Some(counters::read_counters);
-    verbs.query_rt_values = Some(port::query_rt_values);
+    verbs.query_device_ex = Some(port::ibv_query_device_ex);
+    verbs.create_cq_ex = Some(cq_ex::ibv_create_cq_ex);
+    verbs.modify_cq = Some(cq_ex::ibv_modify_cq);
+    verbs.alloc_td = Some(domain::ibv_alloc_td);
+    verbs.dealloc_td = Some(domain::ibv_dealloc_td);
+    verbs.alloc_parent_domain = Some(domain::ibv_alloc_parent_domain);
+    verbs.alloc_dm = Some(dm::ibv_alloc_dm);
+    verbs.free_dm = Some(dm::ibv_free_dm);
+    verbs.reg_dm_mr = Some(dm::ibv_reg_dm_mr);
+    verbs.alloc_null_mr = Some(mr::ibv_alloc_null_mr);
+    verbs.advise_mr = Some(advise::ibv_advise_mr);
+    verbs.create_counters = Some(counters::ibv_create_counters);
+    verbs.destroy_counters = Some(counters::ibv_destroy_counters);
+    verbs.attach_counters_point_flow = Some(counters::ibv_attach_counters_point_flow);
+    verbs.ibv_create_flow = Some(flow::ibv_create_flow);
+    verbs.ibv_destroy_flow = Some(flow::ibv_destroy_flow);
+    verbs.read_counters = Some(counters::ibv_read_counters);
+    verbs.query_rt_values = Some(port::ibv_query_rt_values_ex);
     verbs.context.ops.poll_cq = Some(cq::poll_cq);
-    verbs.context.ops.req_notify_cq = Some(cq::req_notify_cq);
+    verbs.context.ops.req_notify_cq = Some(cq::ibv_req_notify_cq);
     verbs.context.ops.post_send = Some(post::post_send);
     verbs.context.ops.post_recv = Some(post::post_recv);
     verbs.context.ops.post_srq_recv = Some(post::post_srq_recv);
-    verbs.context.ops.alloc_mw = Some(mw::alloc_mw);
-    verbs.context.ops.bind_mw = Some(mw::bind_mw);
-    verbs.context.ops.dealloc_mw = Some(mw::dealloc_mw);
-    verbs.create_qp_ex = Some(qp_create::create_qp_ex);
-    verbs.open_qp = Some(qp_create::open_qp);
-    verbs.modify_qp_rate_limit = Some(modify::modify_qp_rate_limit);
-    verbs.create_srq_ex = Some(srq::create_srq_ex);
-    verbs.get_srq_num = Some(srq::get_srq_num);
-    verbs.open_xrcd = Some(xrc::open_xrcd);
-    verbs.close_xrcd = Some(xrc::close_xrcd);
+    verbs.context.ops.alloc_mw = Some(mw::ibv_alloc_mw);
+    verbs.context.ops.bind_mw = Some(mw::ibv_bind_mw);
+    verbs.context.ops.dealloc_mw = Some(mw::ibv_dealloc_mw);
+    verbs.create_qp_ex = Some(qp_create::ibv_create_qp_ex);
+    verbs.open_qp = Some(qp_create::ibv_open_qp);
+    verbs.modify_qp_rate_limit = Some(modify::ibv_modify_qp_rate_limit);
+    verbs.create_srq_ex = Some(srq::ibv_create_srq_ex);
+    verbs.get_srq_num = Some(srq::ibv_get_srq_num);
+    verbs.open_xrcd = Some(xrc::ibv_open_xrcd);
+    verbs.close_xrcd = Some(xrc::ibv_close_xrcd);
     verbs
 }
 
@@ -59,12 +59,10 @@ pub(crate) fn open(
     Ctx::open(opened, operations(), command_file, imported_by)
 }
 
-unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    call::control(CallId::ibv_open_device, || {
+calls!(
+    fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
         let dev = Dev::listed(device, CallId::ibv_open_device.name())?;
         let command_file = CommandFile::new(dev)?;
         open(dev.open_or_down(), command_file, None)
-    })
-}
-
-export!(ibv_open_device);
+    }
+);

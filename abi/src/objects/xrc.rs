@@ -89,23 +89,20 @@ fn open(ctx: &ContextInner, descriptor: c_int, flags: c_int) -> Result<Arc<Share
     }
 }
 
-pub(crate) unsafe extern "C" fn open_xrcd(
-    context: *mut ibv_context,
-    attr: *mut ibv_xrcd_init_attr,
-) -> *mut ibv_xrcd {
-    call::control(CallId::ibv_open_xrcd, || {
+operations!(
+    fn ibv_open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
         let ctx = Ctx::get(context)?;
         let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
-            *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+            *attr.as_ref().ok_or(Rule::NullArgument)?;
         let both = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         refuse_if(comp_mask & !both != 0, Rule::UnknownMask)?;
         refuse_if(comp_mask != both, Rule::Members)?;
         let shared = open(&ctx.inner, fd, oflags)?;
         let c = UnsafeCell::new(ibv_xrcd { context });
         Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    call::destroying::<Xrcd>(CallId::ibv_close_xrcd, xrcd, |xrcd| xrcd.users.none_left())
-}
+    fn ibv_close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+        call::destroy::<Xrcd>(xrcd, |xrcd| xrcd.users.none_left())
+    }
+);

@@ -20,11 +20,7 @@ pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<Soc
     };
     refuse_if((length as usize) < needed, Rule::SocketArgument)?;
     let mut address = address::read(at)?;
-    if let IpAddr::V6(v6) = address.ip()
-        && let Some(v4) = v6.to_ipv4_mapped()
-    {
-        address.set_ip(v4.into());
-    }
+    address.set_ip(address.ip().to_canonical());
     Ok(address)
 }
 
@@ -49,25 +45,34 @@ pub(super) unsafe fn give(
     *length = size as socklen_t;
 }
 
-unsafe extern "C" fn rbind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    call::control(CallId::rbind, || {
+calls!(
+    fn rbind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
         let entry = table::find(fd)?;
         Ok(entry.socket.bind(given(address, length)?)?)
-    })
-}
+    }
 
-unsafe extern "C" fn rlisten(fd: c_int, backlog: c_int) -> c_int {
-    call::control(CallId::rlisten, || {
+    fn rlisten(fd: c_int, backlog: c_int) -> c_int {
         Ok(table::find(fd)?.socket.listen(usize::try_from(backlog).unwrap_or_default())?)
-    })
-}
+    }
 
-unsafe extern "C-unwind" fn raccept(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
-    call::waiting(CallId::raccept, || {
+    fn rgetpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        give_peer(fd, address, length)
+    }
+
+    fn rgetsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        let entry = table::find(fd)?;
+        let any: IpAddr = match entry.family {
+            AF_INET6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
+            _ => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        };
+        let own = entry.socket.local_addr().unwrap_or_else(|| SocketAddr::new(any, 0));
+        give(&entry, own, address, length);
+        Ok(())
+    }
+);
+
+waiting_calls!(
+    fn raccept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
         until(fd, Blocking::Receiving, |entry| {
             let accepted = entry.accepted(entry.socket.accept()?);
             if let Ok(peer) = accepted.socket.peer_addr() {
@@ -75,15 +80,9 @@ unsafe extern "C-unwind" fn raccept(
             }
             Ok(table::add(accepted))
         })
-    })
-}
+    }
 
-unsafe extern "C-unwind" fn rconnect(
-    fd: c_int,
-    address: *const sockaddr,
-    length: socklen_t,
-) -> c_int {
-    call::waiting(CallId::rconnect, || {
+    fn rconnect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
         let mut begun = false;
         let connected = until(fd, Blocking::Sending, |entry| {
             let result = if begun {
@@ -106,8 +105,8 @@ unsafe extern "C-unwind" fn rconnect(
         // connecting continues after this call
         let late = begun && connected == Err(WOULD_BLOCK);
         if late { Err(Errno::plain(libc::EINPROGRESS)) } else { connected }
-    })
-}
+    }
+);
 
 pub(super) unsafe fn give_peer(
     fd: c_int,
@@ -118,30 +117,3 @@ pub(super) unsafe fn give_peer(
     give(&entry, entry.socket.peer_addr()?, address, length);
     Ok(())
 }
-
-unsafe extern "C" fn rgetpeername(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
-    call::control(CallId::rgetpeername, || give_peer(fd, address, length))
-}
-
-unsafe extern "C" fn rgetsockname(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-) -> c_int {
-    call::control(CallId::rgetsockname, || {
-        let entry = table::find(fd)?;
-        let any: IpAddr = match entry.family {
-            AF_INET6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
-            _ => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        };
-        let own = entry.socket.local_addr().unwrap_or_else(|| SocketAddr::new(any, 0));
-        give(&entry, own, address, length);
-        Ok(())
-    })
-}
-
-export!(rbind, rlisten, raccept, rconnect, rgetpeername, rgetsockname);

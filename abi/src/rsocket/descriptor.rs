@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{cm, prelude::*};
 
-/// Errors as for `socket`.
-unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    call::control(CallId::rsocket, || {
+calls!(
+    /// Errors as for `socket`.
+    fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         refuse_if(domain != libc::AF_INET && domain != libc::AF_INET6, Rule::SocketFamily)?;
         let (is_stream, only) = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             libc::SOCK_STREAM => (true, libc::IPPROTO_TCP),
@@ -24,12 +24,10 @@ unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_i
         let socket =
             if is_stream { Socket::stream()? } else { Socket::datagram(domain == libc::AF_INET6)? };
         Ok(table::add(Entry::new(socket, domain, kind & libc::SOCK_NONBLOCK != 0)))
-    })
-}
+    }
 
-/// Variadic in C; a third argument is passed like a named one.
-unsafe extern "C" fn rfcntl(fd: c_int, command: c_int, argument: c_uint) -> c_int {
-    call::control(CallId::rfcntl, || {
+    /// Variadic in C; a third argument is passed like a named one.
+    fn rfcntl(fd: c_int, command: c_int, argument: c_uint) -> c_int {
         let entry = table::find(fd)?;
         match command {
             libc::F_GETFL => {
@@ -48,11 +46,9 @@ unsafe extern "C" fn rfcntl(fd: c_int, command: c_int, argument: c_uint) -> c_in
             },
             _ => Err(Errno::of(Rule::SocketArgument)),
         }
-    })
-}
+    }
 
-unsafe extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
-    call::control(CallId::rshutdown, || {
+    fn rshutdown(fd: c_int, how: c_int) -> c_int {
         let (read, write) = match how {
             libc::SHUT_RD => (true, false),
             libc::SHUT_WR => (false, true),
@@ -60,8 +56,8 @@ unsafe extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
             _ => return Err(Errno::of(Rule::SocketArgument)),
         };
         Ok(table::find(fd)?.socket.shutdown(read, write)?)
-    })
-}
+    }
+);
 
 /// Shuts down; returns the time to deliver sent data. `None`: until done, or the peer is lost.
 fn shut_down(fd: c_int) -> Result<Option<Duration>> {
@@ -72,9 +68,9 @@ fn shut_down(fd: c_int) -> Result<Option<Duration>> {
     Ok(on.then(|| Duration::from_secs(seconds.into())))
 }
 
-/// An rsocket or an instance of `repoll_create`; else `EBADF`.
-unsafe extern "C-unwind" fn rclose(fd: c_int) -> c_int {
-    call::waiting(CallId::rclose, || {
+waiting_calls!(
+    /// An rsocket or an instance of `repoll_create`; else `EBADF`.
+    fn rclose(fd: c_int) -> c_int {
         let Ok(limit) = shut_down(fd) else { return instance::close(fd) };
         // unsent data is lost after the limit
         let _ = until(fd, Blocking::AtMost(limit), |entry| {
@@ -83,7 +79,5 @@ unsafe extern "C-unwind" fn rclose(fd: c_int) -> c_int {
         let _call = Call::begin();
         drop(table::remove(fd));
         Ok(())
-    })
-}
-
-export!(rsocket, rfcntl, rshutdown, rclose);
+    }
+);

@@ -44,20 +44,30 @@ impl Watched {
     }
 }
 
-/// Ignores flags that `epoll` lacks.
-unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
-    call::control(CallId::repoll_create, || {
+calls!(
+    /// Ignores flags that `epoll` lacks.
+    fn repoll_create(flags: c_int) -> c_int {
         let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
         if epoll >= 0 {
             INSTANCES.lock().insert(epoll, BTreeMap::new());
         }
         Ok(epoll)
-    })
-}
+    }
+
+    fn repoll_ctl(instance: c_int, op: c_int, descriptor: c_int, event: *mut epoll_event) -> c_int {
+        if table::is_one(descriptor) {
+            return watch(instance, op, descriptor, event.as_ref());
+        }
+        match libc::epoll_ctl(instance, op, descriptor, event) {
+            0 => Ok(()),
+            _ => Err(Errno::last()),
+        }
+    }
+);
 
 fn watch(instance: c_int, op: c_int, fd: c_int, event: Option<&epoll_event>) -> Result<()> {
     let mut instances = INSTANCES.lock();
-    let watched = instances.get_mut(&instance).ok_or(Errno::of(Rule::SocketArgument))?;
+    let watched = instances.get_mut(&instance).ok_or(Rule::SocketArgument)?;
     let known = watched.contains_key(&fd);
     match (op, known, event) {
         (libc::EPOLL_CTL_ADD, true, _) => Err(Errno::of(Rule::Watched)),
@@ -77,23 +87,6 @@ fn watch(instance: c_int, op: c_int, fd: c_int, event: Option<&epoll_event>) -> 
         (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(Errno::of(Rule::SocketPointer)),
         _ => Err(Errno::of(Rule::SocketArgument)),
     }
-}
-
-unsafe extern "C" fn repoll_ctl(
-    instance: c_int,
-    op: c_int,
-    descriptor: c_int,
-    event: *mut epoll_event,
-) -> c_int {
-    call::control(CallId::repoll_ctl, || {
-        if table::is_one(descriptor) {
-            return watch(instance, op, descriptor, event.as_ref());
-        }
-        match libc::epoll_ctl(instance, op, descriptor, event) {
-            0 => Ok(()),
-            _ => Err(Errno::last()),
-        }
-    })
 }
 
 unsafe fn take_ready(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
@@ -134,18 +127,16 @@ fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     Ok(poll::slept_on([own, instance].into_iter().chain(fds).map(poll::wanted)))
 }
 
-unsafe extern "C-unwind" fn repoll_wait(
-    instance: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    timeout: c_int,
-) -> c_int {
-    call::waiting(CallId::repoll_wait, || {
+waiting_calls!(
+    fn repoll_wait(
+        instance: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        timeout: c_int,
+    ) -> c_int {
         test_cancel();
-        let most = usize::try_from(most)
-            .ok()
-            .filter(|most| *most > 0)
-            .ok_or(Errno::of(Rule::SocketArgument))?;
+        let most =
+            usize::try_from(most).ok().filter(|most| *most > 0).ok_or(Rule::SocketArgument)?;
         let end = Deadline::after(u64::try_from(timeout).ok().map(Duration::from_millis));
         let polling = Deadline::after(Some(polling_time()));
         let mut list = None;
@@ -168,21 +159,19 @@ unsafe extern "C-unwind" fn repoll_wait(
                 return Err(Errno::last());
             }
         }
-    })
-}
+    }
+);
 
 /// Closes an instance; `EBADF` otherwise.
 pub(super) fn close(instance: c_int) -> Result<()> {
     let _call = Call::begin();
-    INSTANCES.lock().remove(&instance).ok_or(Errno::of(Rule::NotARsocket))?;
+    INSTANCES.lock().remove(&instance).ok_or(Rule::NotARsocket)?;
     // SAFETY: `repoll_create` has made it.
     match unsafe { libc::close(instance) } {
         0 => Ok(()),
         _ => Err(Errno::last()),
     }
 }
-
-export!(repoll_create, repoll_ctl, repoll_wait);
 
 #[cfg(test)]
 mod tests {

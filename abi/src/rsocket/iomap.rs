@@ -9,16 +9,16 @@ use super::{
 };
 use crate::prelude::*;
 
-/// The offset is the address by default.
-unsafe extern "C-unwind" fn riomap(
-    fd: c_int,
-    at: *mut c_void,
-    length: usize,
-    prot: c_int,
-    _flags: c_int,
-    offset: off_t,
-) -> off_t {
-    call::waiting(CallId::riomap, || {
+waiting_calls!(
+    /// The offset is the address by default.
+    fn riomap(
+        fd: c_int,
+        at: *mut c_void,
+        length: usize,
+        prot: c_int,
+        _flags: c_int,
+        offset: off_t,
+    ) -> off_t {
         let is_wrong = length == 0 || prot & !libc::PROT_WRITE != 0 || offset < -1;
         refuse_if(is_wrong, Rule::SocketArgument)?;
         let offset = if offset == -1 { at.addr() as off_t } else { offset };
@@ -31,32 +31,20 @@ unsafe extern "C-unwind" fn riomap(
             entry.socket.map(&region, at.addr(), is_remote.then_some(offset.cast_unsigned()))?;
             Ok(offset)
         })
-    })
-}
+    }
 
-unsafe extern "C-unwind" fn riounmap(fd: c_int, at: *mut c_void, length: usize) -> c_int {
-    call::waiting(CallId::riounmap, || {
+    fn riounmap(fd: c_int, at: *mut c_void, length: usize) -> c_int {
         until(fd, Blocking::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?))
-    })
-}
+    }
 
-/// In C it returns `size_t`, all ones on error.
-unsafe extern "C-unwind" fn riowrite(
-    fd: c_int,
-    at: *const c_void,
-    length: usize,
-    offset: off_t,
-    flags: c_int,
-) -> isize {
-    call::waiting(CallId::riowrite, || {
+    /// In C it returns `size_t`, all ones on error.
+    fn riowrite(fd: c_int, at: *const c_void, length: usize, offset: off_t, flags: c_int) -> isize {
         let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
         let all = Cursor::new(&raw const piece, 1)?;
-        let start = u64::try_from(offset).map_err(|_| Errno::of(Rule::SocketArgument))?;
+        let start = u64::try_from(offset).map_err(|_| Rule::SocketArgument)?;
         transfer(fd, Blocking::Sending.with(flags), all, false, |entry, next, written| {
             let to = start.wrapping_add(written as u64);
             Ok(entry.socket.write_mapped(all.1 - written, to, &mut |to| next.read(to))?)
         })
-    })
-}
-
-export!(riomap, riounmap, riowrite);
+    }
+);

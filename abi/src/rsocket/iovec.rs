@@ -1,5 +1,7 @@
 //! Scattered bytes of a program.
 
+use std::ops::Range;
+
 use libc::{c_int, iovec};
 use roce_provider::{copy_from_program, copy_to_program, transport::mem::MemoryFault};
 
@@ -25,7 +27,7 @@ impl Cursor {
             bytes = bytes
                 .checked_add(length)
                 .filter(|sum| *sum <= isize::MAX as usize)
-                .ok_or(Errno::of(Rule::SocketArgument))?;
+                .ok_or(Rule::SocketArgument)?;
         }
         Ok((Self { pieces, number, offset: 0 }, bytes))
     }
@@ -37,58 +39,49 @@ impl Cursor {
             .ok_or(Errno::of(Rule::SocketArgument))
     }
 
-    /// Passes up to `most` contiguous bytes to `copy`.
-    unsafe fn step(
+    /// Passes the next `bytes` bytes to `copy` in contiguous parts, each with its place among them.
+    unsafe fn walk(
         &mut self,
-        most: usize,
-        copy: impl FnOnce(*mut u8, usize) -> Result<(), MemoryFault>,
-    ) -> Result<usize, MemoryFault> {
-        while self.number > 0 {
-            let piece = *self.pieces;
-            let here = most.min(piece.iov_len - self.offset);
-            if here > 0 {
-                copy(piece.iov_base.cast::<u8>().wrapping_add(self.offset), here)?;
-                self.offset += here;
-                return Ok(here);
+        bytes: usize,
+        mut copy: impl FnMut(*mut u8, Range<usize>) -> Result<(), MemoryFault>,
+    ) -> Result<(), MemoryFault> {
+        let mut done = 0;
+        while done < bytes {
+            if self.number == 0 {
+                return Err(MemoryFault);
             }
-            (self.pieces, self.number, self.offset) = (self.pieces.add(1), self.number - 1, 0);
+            let piece = *self.pieces;
+            let here = (bytes - done).min(piece.iov_len - self.offset);
+            if here == 0 {
+                (self.pieces, self.number, self.offset) = (self.pieces.add(1), self.number - 1, 0);
+                continue;
+            }
+            copy(piece.iov_base.cast::<u8>().wrapping_add(self.offset), done..done + here)?;
+            self.offset += here;
+            done += here;
         }
-        Err(MemoryFault)
+        Ok(())
     }
 
     /// # Safety
     /// The list is unchanged.
     pub(super) unsafe fn skip(&mut self, bytes: usize) {
-        let mut done = 0;
-        while done < bytes {
-            // as many exist
-            let Ok(here) = self.step(bytes - done, |_, _| Ok(())) else { break };
-            done += here;
-        }
+        let _ = self.walk(bytes, |_, _| Ok(())); // as many exist
     }
 
     /// # Safety
     /// The pieces are readable.
     pub(super) unsafe fn read(&mut self, to: &mut [u8]) -> Result<(), MemoryFault> {
-        let mut done = 0;
-        while done < to.len() {
-            let rest = &mut to[done..];
-            done += self.step(rest.len(), |from, bytes| {
-                copy_from_program(from, rest.as_mut_ptr(), bytes)
-            })?;
-        }
-        Ok(())
+        self.walk(to.len(), |from, part| {
+            let to = &mut to[part];
+            copy_from_program(from, to.as_mut_ptr(), to.len())
+        })
     }
 
     /// # Safety
     /// The pieces are writable.
     pub(super) unsafe fn write(&mut self, from: &[u8]) -> Result<(), MemoryFault> {
-        let mut done = 0;
-        while done < from.len() {
-            let rest = &from[done..];
-            done += self.step(rest.len(), |to, bytes| copy_to_program(to, &rest[..bytes]))?;
-        }
-        Ok(())
+        self.walk(from.len(), |to, part| copy_to_program(to, &from[part]))
     }
 }
 

@@ -116,13 +116,11 @@ unsafe fn has_rsockets(all: *const pollfd, count: usize) -> bool {
         && (0..count).any(|index| table::is_one((*all.add(index)).fd))
 }
 
-unsafe extern "C-unwind" fn rpoll(all: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int {
-    call::waiting(CallId::rpoll, || {
+waiting_calls!(
+    fn rpoll(all: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int {
         if !has_rsockets(all, count as usize) {
             return Ok(poll_once(all, count, timeout));
         }
         poll_all(all, count as usize, u64::try_from(timeout).ok().map(Duration::from_millis))
-    })
-}
-
-export!(rpoll);
+    }
+);

@@ -12,36 +12,57 @@ use crate::prelude::*;
 const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
 
 unsafe fn receive_one(
-    call: CallId,
     fd: c_int,
     at: *mut c_void,
     length: usize,
     flags: c_int,
     from: (*mut sockaddr, *mut socklen_t),
-) -> isize {
+) -> Result<isize> {
     let piece = iovec { iov_base: at, iov_len: length };
-    call::waiting(call, || Ok(receive_from(fd, &raw const piece, 1, flags, from)?.0))
+    Ok(receive_from(fd, &raw const piece, 1, flags, from)?.0)
 }
 
-unsafe extern "C-unwind" fn rrecv(
-    fd: c_int,
-    at: *mut c_void,
-    length: usize,
-    flags: c_int,
-) -> isize {
-    receive_one(CallId::rrecv, fd, at, length, flags, NOBODY)
-}
+waiting_calls!(
+    fn rrecv(fd: c_int, at: *mut c_void, length: usize, flags: c_int) -> isize {
+        receive_one(fd, at, length, flags, NOBODY)
+    }
 
-unsafe extern "C-unwind" fn rrecvfrom(
-    fd: c_int,
-    at: *mut c_void,
-    length: usize,
-    flags: c_int,
-    from: *mut sockaddr,
-    size: *mut socklen_t,
-) -> isize {
-    receive_one(CallId::rrecvfrom, fd, at, length, flags, (from, size))
-}
+    fn rrecvfrom(
+        fd: c_int,
+        at: *mut c_void,
+        length: usize,
+        flags: c_int,
+        from: *mut sockaddr,
+        size: *mut socklen_t,
+    ) -> isize {
+        receive_one(fd, at, length, flags, (from, size))
+    }
+
+    /// No control data; streams give no address.
+    fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
+        refuse_if(message.is_null(), Rule::SocketPointer)?;
+        let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
+        let mut size = 0;
+        let name = if table::is_datagram(fd)? {
+            size = msg_namelen;
+            (msg_name.cast(), &raw mut size)
+        } else {
+            NOBODY
+        };
+        let (length, is_truncated) = receive_from(fd, msg_iov, msg_iovlen, flags, name)?;
+        (*message).msg_flags = if is_truncated { libc::MSG_TRUNC } else { 0 };
+        ((*message).msg_controllen, (*message).msg_namelen) = (0, size);
+        Ok(length)
+    }
+
+    fn rread(fd: c_int, at: *mut c_void, length: usize) -> isize {
+        receive_one(fd, at, length, 0, NOBODY)
+    }
+
+    fn rreadv(fd: c_int, pieces: *const iovec, count: c_int) -> isize {
+        Ok(receive_from(fd, pieces, Cursor::number(count)?, 0, NOBODY)?.0)
+    }
+);
 
 /// True if a datagram was truncated. Cancellation point.
 unsafe fn receive_from(
@@ -82,34 +103,3 @@ unsafe fn receive_from(
     }
     Ok((received, false))
 }
-
-/// No control data; streams give no address.
-unsafe extern "C-unwind" fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
-    call::waiting(CallId::rrecvmsg, || {
-        refuse_if(message.is_null(), Rule::SocketPointer)?;
-        let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
-        let mut size = 0;
-        let name = if table::is_datagram(fd)? {
-            size = msg_namelen;
-            (msg_name.cast(), &raw mut size)
-        } else {
-            NOBODY
-        };
-        let (length, is_truncated) = receive_from(fd, msg_iov, msg_iovlen, flags, name)?;
-        (*message).msg_flags = if is_truncated { libc::MSG_TRUNC } else { 0 };
-        ((*message).msg_controllen, (*message).msg_namelen) = (0, size);
-        Ok(length)
-    })
-}
-
-unsafe extern "C-unwind" fn rread(fd: c_int, at: *mut c_void, length: usize) -> isize {
-    receive_one(CallId::rread, fd, at, length, 0, NOBODY)
-}
-
-unsafe extern "C-unwind" fn rreadv(fd: c_int, pieces: *const iovec, count: c_int) -> isize {
-    call::waiting(CallId::rreadv, || {
-        Ok(receive_from(fd, pieces, Cursor::number(count)?, 0, NOBODY)?.0)
-    })
-}
-
-export!(rrecv, rrecvfrom, rrecvmsg, rread, rreadv);

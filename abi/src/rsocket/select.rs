@@ -77,41 +77,35 @@ impl Sets {
     }
 }
 
-/// Cancellation point.
-unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int> {
-    let count = usize::try_from(count).map_err(|_| Errno::of(Rule::SocketArgument))?;
-    let limit = match timeout.as_ref() {
-        None => None,
-        Some(timeval { tv_sec, tv_usec }) => {
-            let seconds = u64::try_from(*tv_sec).map_err(|_| Errno::of(Rule::SocketArgument))?;
-            let rest = u64::try_from(*tv_usec).map_err(|_| Errno::of(Rule::SocketArgument))?;
-            Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(rest)))
-        }
-    };
-    let (list, length) = sets.wanted(count);
-    let end = Deadline::after(limit);
-    let result = poll_all(list, length, limit);
-    if let (Some(timeout), Some(left)) = (timeout.as_mut(), end.left()) {
-        // like Linux
-        (timeout.tv_sec, timeout.tv_usec) = (left.as_secs() as _, left.subsec_micros().into());
-    }
-    result?;
-    sets.keep_ready()
-}
-
-unsafe extern "C-unwind" fn rselect(
-    count: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    timeout: *mut timeval,
-) -> c_int {
-    call::waiting(CallId::rselect, || {
+waiting_calls!(
+    fn rselect(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int {
         if table::is_empty() {
             return Ok(select(count, read, write, except, timeout));
         }
-        wait(count, Sets([read, write, except]), timeout)
-    })
-}
-
-export!(rselect);
+        let sets = Sets([read, write, except]);
+        let count = usize::try_from(count).map_err(|_| Rule::SocketArgument)?;
+        let limit = match timeout.as_ref() {
+            None => None,
+            Some(timeval { tv_sec, tv_usec }) => {
+                let seconds = u64::try_from(*tv_sec).map_err(|_| Rule::SocketArgument)?;
+                let rest = u64::try_from(*tv_usec).map_err(|_| Rule::SocketArgument)?;
+                Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(rest)))
+            }
+        };
+        let (list, length) = sets.wanted(count);
+        let end = Deadline::after(limit);
+        let result = poll_all(list, length, limit);
+        if let (Some(timeout), Some(left)) = (timeout.as_mut(), end.left()) {
+            // like Linux
+            (timeout.tv_sec, timeout.tv_usec) = (left.as_secs() as _, left.subsec_micros().into());
+        }
+        result?;
+        sets.keep_ready()
+    }
+);

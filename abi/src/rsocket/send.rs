@@ -35,53 +35,45 @@ unsafe fn send(
 }
 
 unsafe fn send_one(
-    call: CallId,
     fd: c_int,
     at: *const c_void,
     length: usize,
     flags: c_int,
     to: (*const sockaddr, socklen_t),
-) -> isize {
+) -> Result<isize> {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    call::waiting(call, || send(fd, &raw const piece, 1, flags, to))
+    send(fd, &raw const piece, 1, flags, to)
 }
 
-unsafe extern "C-unwind" fn rsend(
-    fd: c_int,
-    at: *const c_void,
-    length: usize,
-    flags: c_int,
-) -> isize {
-    send_one(CallId::rsend, fd, at, length, flags, NOWHERE)
-}
+waiting_calls!(
+    fn rsend(fd: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
+        send_one(fd, at, length, flags, NOWHERE)
+    }
 
-unsafe extern "C-unwind" fn rsendto(
-    fd: c_int,
-    at: *const c_void,
-    length: usize,
-    flags: c_int,
-    to: *const sockaddr,
-    size: socklen_t,
-) -> isize {
-    send_one(CallId::rsendto, fd, at, length, flags, (to, size))
-}
+    fn rsendto(
+        fd: c_int,
+        at: *const c_void,
+        length: usize,
+        flags: c_int,
+        to: *const sockaddr,
+        size: socklen_t,
+    ) -> isize {
+        send_one(fd, at, length, flags, (to, size))
+    }
 
-/// No control data.
-unsafe extern "C-unwind" fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
-    call::waiting(CallId::rsendmsg, || {
+    /// No control data.
+    fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
         refuse_if(message.is_null(), Rule::SocketPointer)?;
         refuse_if((*message).msg_controllen > 0, Rule::SocketOption)?;
         let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
         send(fd, msg_iov, msg_iovlen, flags, (msg_name.cast_const().cast(), msg_namelen))
-    })
-}
+    }
 
-unsafe extern "C-unwind" fn rwrite(fd: c_int, at: *const c_void, length: usize) -> isize {
-    send_one(CallId::rwrite, fd, at, length, 0, NOWHERE)
-}
+    fn rwrite(fd: c_int, at: *const c_void, length: usize) -> isize {
+        send_one(fd, at, length, 0, NOWHERE)
+    }
 
-unsafe extern "C-unwind" fn rwritev(fd: c_int, pieces: *const iovec, count: c_int) -> isize {
-    call::waiting(CallId::rwritev, || send(fd, pieces, Cursor::number(count)?, 0, NOWHERE))
-}
-
-export!(rsend, rsendto, rsendmsg, rwrite, rwritev);
+    fn rwritev(fd: c_int, pieces: *const iovec, count: c_int) -> isize {
+        send(fd, pieces, Cursor::number(count)?, 0, NOWHERE)
+    }
+);

@@ -16,7 +16,7 @@ pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
         flow_label,
         traffic_class,
         hop_limit,
-        static_rate: StaticRate::from_code(attr.static_rate).ok_or(Errno::of(Rule::StaticRate))?,
+        static_rate: StaticRate::from_code(attr.static_rate).ok_or(Rule::StaticRate)?,
     })
 }
 

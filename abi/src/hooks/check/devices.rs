@@ -50,10 +50,8 @@ pub(crate) fn used(device: usize, call: &str, is_open: impl FnOnce() -> bool) {
     let _call = Call::begin();
     let Some(freed) = LISTS.lock().gone.get(&device).cloned() else { return };
     if !is_open() {
-        report::emit(&Finding {
-            kind: Kind::UsedAfterDestroy,
-            what: format!("{call} with ibv_device {device:#x}"),
-            stacks: vec![("called", Stack::here()), ("its list was freed", freed)],
-        });
+        let what = format!("{call} with ibv_device {device:#x}");
+        let freed = ("its list was freed", freed);
+        report::emit(&Finding::here(Kind::UsedAfterDestroy, "called", what, [freed]));
     }
 }

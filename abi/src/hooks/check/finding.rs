@@ -9,6 +9,19 @@ pub(crate) struct Finding {
     pub(crate) stacks: Vec<(&'static str, Stack)>,
 }
 
+impl Finding {
+    /// About the program's current call; `done` is its participle.
+    pub(crate) fn here(
+        kind: Kind,
+        done: &'static str,
+        what: String,
+        others: impl IntoIterator<Item = (&'static str, Stack)>,
+    ) -> Self {
+        let stacks = [(done, Stack::here())].into_iter().chain(others).collect();
+        Self { kind, what, stacks }
+    }
+}
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal: $rule:literal; $advice:literal;)*) => {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -12,7 +12,7 @@ use std::{
 use roce_provider::{calls::Call, on_unmapped_access};
 
 use super::{
-    Finding, Kind, Stack, at_exit, keys, python, report,
+    Finding, Kind, at_exit, keys, python, report,
     requests::{self, RegionMemory},
 };
 
@@ -89,14 +89,12 @@ fn unmapped(address: usize) {
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         libc::alarm(at_exit::LIMIT.as_secs() as u32);
     }
-    report::emit(&Finding {
-        kind: Kind::UsedInChild,
-        what: format!(
-            "SIGSEGV at {address:#x}, byte {} of the region of lkey {lkey:#x}, which process \
-             {process} registered and this child does not have (MADV_DONTFORK)",
-            address - memory.address
-        ),
-        stacks: vec![("used", Stack::here()), ("registered", keys::registered_at(lkey))],
-    });
+    let what = format!(
+        "SIGSEGV at {address:#x}, byte {} of the region of lkey {lkey:#x}, which process \
+         {process} registered and this child does not have (MADV_DONTFORK)",
+        address - memory.address
+    );
+    let registered = ("registered", keys::registered_at(lkey));
+    report::emit(&Finding::here(Kind::UsedInChild, "used", what, [registered]));
     at_exit::report_rest(true);
 }

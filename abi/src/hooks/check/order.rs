@@ -101,14 +101,9 @@ fn written_behind<'a>(
 }
 
 fn found(subject: &Subject, reader: &Subject, what: &str) -> Finding {
-    Finding {
-        kind: Kind::FenceMissing,
-        what: format!("{}: it follows {} and {what}", subject.text(), reader.text()),
-        stacks: vec![
-            ("posted", subject.posted.clone()),
-            ("the earlier request", reader.posted.clone()),
-        ],
-    }
+    let what = format!("it follows {} and {what}", reader.text());
+    let earlier = ("the earlier request", reader.posted.clone());
+    subject.finding(Kind::FenceMissing, &what, [earlier])
 }
 
 #[cfg(test)]

@@ -147,14 +147,10 @@ pub(crate) fn found(pointer: usize) {
 /// Reports use after destruction (true), or of the parent's object.
 pub(crate) fn used(pointer: usize, call: &str) -> bool {
     let records = RECORDS.lock();
-    let gone = records.gone.get(&pointer).map(|gone| Finding {
-        kind: Kind::UsedAfterDestroy,
-        what: format!("{call} with the {} {pointer:#x}", gone.kind),
-        stacks: vec![
-            ("called", Stack::here()),
-            ("destroyed", gone.destroyed.clone()),
-            ("made", gone.made.clone()),
-        ],
+    let gone = records.gone.get(&pointer).map(|gone| {
+        let what = format!("{call} with the {} {pointer:#x}", gone.kind);
+        let others = [("destroyed", gone.destroyed.clone()), ("made", gone.made.clone())];
+        Finding::here(Kind::UsedAfterDestroy, "called", what, others)
     });
     let is_gone = gone.is_some();
     let finding = gone.or_else(|| records.of_parent(pointer, call));
@@ -203,10 +199,9 @@ impl Records {
         let alive = self.alive.get(&pointer)?;
         let is_harmless =
             alive.is_own || call == "ibv_poll_cq" || DESCRIPTORS.contains(&alive.kind);
-        (alive.process != process::id() && !is_harmless).then(|| Finding {
-            kind: Kind::UsedInChild,
-            what: format!("{call} with the {} {pointer:#x} of the parent process", alive.kind),
-            stacks: vec![("called", Stack::here()), ("made", alive.made.clone())],
+        (alive.process != process::id() && !is_harmless).then(|| {
+            let what = format!("{call} with the {} {pointer:#x} of the parent process", alive.kind);
+            Finding::here(Kind::UsedInChild, "called", what, [("made", alive.made.clone())])
         })
     }
 

@@ -77,10 +77,10 @@ pub(crate) fn emit(finding: &Finding) {
     signals::blocked(|| add(form, finding));
 }
 
-/// Reports a finding of the program's current call; `done` is its participle.
+/// Reports a finding [about](Finding::here) the program's current call.
 #[cold]
 pub(crate) fn emit_here(kind: Kind, done: &'static str, what: String) {
-    emit(&Finding { kind, what, stacks: vec![(done, Stack::here())] });
+    emit(&Finding::here(kind, done, what, None));
 }
 
 fn add(form: CheckForm, finding: &Finding) {

@@ -201,12 +201,7 @@ pub(crate) fn count_qp(key: QpKey) {
 
 pub(crate) fn reset_qp(key: QpKey) {
     let Some(mut requests) = locked() else { return };
-    let Some(qp) = requests.qps.get(&key) else { return };
-    let is_signaled = |posted: &&Posted| posted.is_signaled;
-    let sends = (qp.new.send_cq, qp.sends.iter().filter(is_signaled).count());
-    let receives = (qp.new.recv_cq, qp.receives.len());
-    requests.clear(key);
-    for (cq, number) in [sends, receives].into_iter().filter(|(_, number)| *number > 0) {
+    for (cq, number) in requests.clear(key).into_iter().filter(|(_, number)| *number > 0) {
         let Some(completions) = requests.cqs.get_mut(&cq) else { continue };
         let reset = completions.reset.get_or_insert_with(|| Reset { at: Stack::here(), number: 0 });
         reset.number += number;
@@ -268,12 +263,11 @@ pub(crate) fn remove_region(device: usize, lkey: u32) {
 }
 
 pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
-    let found = user.map(|subject| Finding {
-        kind: Kind::RegionInUse,
-        what: format!("{} of lkey {lkey:#x}, which {} uses", call.name(), subject.text()),
-        stacks: vec![("called", Stack::here()), ("posted", subject.posted.clone())],
-    });
-    found.iter().for_each(report::emit);
+    if let Some(subject) = user {
+        let what = format!("{} of lkey {lkey:#x}, which {} uses", call.name(), subject.text());
+        let posted = ("posted", subject.posted.clone());
+        report::emit(&Finding::here(Kind::RegionInUse, "called", what, [posted]));
+    }
 }
 
 /// Reports a send that surely still needs the address handle.
@@ -285,12 +279,11 @@ pub(crate) fn remove_ah(ah: usize) {
         qp.is_able().then(|| user.subject.clone())
     });
     drop(requests);
-    let found = user.map(|subject| Finding {
-        kind: Kind::AddressHandleInUse,
-        what: format!("ibv_destroy_ah of an address handle that {} uses", subject.text()),
-        stacks: vec![("destroyed", Stack::here()), ("posted", subject.posted.clone())],
-    });
-    found.iter().for_each(report::emit);
+    if let Some(subject) = user {
+        let what = format!("ibv_destroy_ah of an address handle that {} uses", subject.text());
+        let posted = ("posted", subject.posted.clone());
+        report::emit(&Finding::here(Kind::AddressHandleInUse, "destroyed", what, [posted]));
+    }
 }
 
 pub(super) fn regions() -> Vec<RegionMemory> {
@@ -369,39 +362,25 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
 impl Requests {
     fn why_empty(&self, cq: usize) -> Option<Finding> {
         let Completions { capacity, made, reset, .. } = self.cqs.get(&cq)?;
-        let what = |why: String| {
-            format!(
-                "the queue for {capacity} is polled, and no posted request completes in it: {why}"
-            )
+        let (kind, why, stacks) = if let Some(Reset { at, number }) = reset {
+            let why = format!("RESET has discarded {number} requests");
+            (Kind::ResetDiscarded, why, vec![("reset", at.clone())])
+        } else if let Some((other, held)) = wake_ups::holding() {
+            // a queue that is also polled is empty
+            let Completions { capacity, made: other, .. } = self.cqs.get(&other)?;
+            let why = format!("the queue for {capacity} holds {held}");
+            let stacks = vec![("made", made.clone()), ("the other queue was made", other.clone())];
+            (Kind::EndlessWait, why, stacks)
+        } else {
+            let mut qps = self.qps.values().filter(|qp| qp.new.send_cq == cq);
+            let unsignaled = &qps.find_map(|qp| qp.sends.back())?.subject;
+            let why = format!("{} is unsignaled", unsignaled.text());
+            (Kind::EndlessPoll, why, vec![("posted", unsignaled.posted.clone())])
         };
-        let polled = ("polled", Stack::here());
-        if let Some(Reset { at, number }) = reset {
-            return Some(Finding {
-                kind: Kind::ResetDiscarded,
-                what: what(format!("RESET has discarded {number} requests")),
-                stacks: vec![polled, ("reset", at.clone())],
-            });
-        }
-        // a queue that is also polled is empty
-        if let Some((other, held)) = wake_ups::holding() {
-            let other = self.cqs.get(&other)?;
-            return Some(Finding {
-                kind: Kind::EndlessWait,
-                what: what(format!("the queue for {} holds {held}", other.capacity)),
-                stacks: vec![
-                    polled,
-                    ("made", made.clone()),
-                    ("the other queue was made", other.made.clone()),
-                ],
-            });
-        }
-        let mut qps = self.qps.values().filter(|qp| qp.new.send_cq == cq);
-        let unsignaled = qps.find_map(|qp| qp.sends.back())?;
-        Some(Finding {
-            kind: Kind::EndlessPoll,
-            what: what(format!("{} is unsignaled", unsignaled.subject.text())),
-            stacks: vec![polled, ("posted", unsignaled.subject.posted.clone())],
-        })
+        let what = format!(
+            "the queue for {capacity} is polled, and no posted request completes in it: {why}"
+        );
+        Some(Finding::here(kind, "polled", what, stacks))
     }
 
     fn prepare(
@@ -436,18 +415,11 @@ impl Requests {
             }
             let (id, other) = watch::add(address, sge.length as usize, role, &subject);
             watches.push((id, before));
-            overlap = overlap.or(other.map(|other| Finding {
-                kind: Kind::ReceiveOverlap,
-                what: format!(
-                    "{}: its {} bytes at {address:#x} overlap those of {}",
-                    subject.text(),
-                    sge.length,
-                    other.text()
-                ),
-                stacks: vec![
-                    ("posted", subject.posted.clone()),
-                    ("the other request", other.posted.clone()),
-                ],
+            overlap = overlap.or(other.map(|other| {
+                let (length, those) = (sge.length, other.text());
+                let what = format!("its {length} bytes at {address:#x} overlap those of {those}");
+                let other = ("the other request", other.posted.clone());
+                subject.finding(Kind::ReceiveOverlap, &what, [other])
             }));
         }
         if order.is_inline {
@@ -491,15 +463,10 @@ impl Requests {
                 let Some(qp) = self.qps.get_mut(&key).filter(|qp| !qp.is_counted) else {
                     return posted.forget();
                 };
-                findings.extend(qp.is_full().map(|kind| Finding {
-                    kind,
-                    what: format!(
-                        "{}: {} sends are posted, max_send_wr is {}",
-                        subject.text(),
-                        qp.sends.len(),
-                        qp.new.max_send
-                    ),
-                    stacks: vec![("posted", subject.posted.clone())],
+                findings.extend(qp.is_full().map(|kind| {
+                    let (number, most) = (qp.sends.len(), qp.new.max_send);
+                    let what = format!("{number} sends are posted, max_send_wr is {most}");
+                    subject.finding(kind, &what, None)
                 }));
                 findings.extend(qp.signals_each(&posted));
                 qp.sends.push_back(posted);
@@ -534,14 +501,9 @@ impl Requests {
             if load > capacity {
                 // peers may use credits
                 let is_sure = own > capacity;
-                findings.push(Finding {
-                    kind: if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun },
-                    what: format!(
-                        "{}: {load} requests complete in a queue for {capacity}",
-                        subject.text()
-                    ),
-                    stacks: vec![("posted", subject.posted.clone()), ("the queue was made", made)],
-                });
+                let kind = if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun };
+                let what = format!("{load} requests complete in a queue for {capacity}");
+                findings.push(subject.finding(kind, &what, [("the queue was made", made)]));
             }
         }
     }
@@ -622,15 +584,18 @@ impl Requests {
         }
     }
 
-    fn clear(&mut self, key: QpKey) {
-        let Some(qp) = self.qps.get_mut(&key) else { return };
+    /// Forgets all requests; returns the completion queues, and how many would complete there.
+    fn clear(&mut self, key: QpKey) -> [(usize, usize); 2] {
+        let Some(qp) = self.qps.get_mut(&key) else { return Default::default() };
         qp.has_failed = false;
         let (sends, receives) = (std::mem::take(&mut qp.sends), std::mem::take(&mut qp.receives));
         let NewQp { send_cq, recv_cq, .. } = qp.new;
-        for (list, cq) in [(sends, send_cq), (receives, recv_cq)] {
-            self.discount(cq, list.iter().filter(|posted| posted.is_signaled).count());
+        [(send_cq, sends), (recv_cq, receives)].map(|(cq, list)| {
+            let number = list.iter().filter(|posted| posted.is_signaled).count();
+            self.discount(cq, number);
             list.into_iter().for_each(Posted::forget);
-        }
+            (cq, number)
+        })
     }
 
     /// A request that needs the region, of a working queue pair.
@@ -670,15 +635,12 @@ impl Qp {
             true => self.signaled + u32::from(is_deep),
             false => 0,
         };
-        (is_deep && self.signaled == IN_A_ROW).then(|| Finding {
-            kind: Kind::EachSignaled,
-            what: format!(
-                "{}: it and the {} requests before it are signaled, {} of them in flight",
-                posted.subject.text(),
-                IN_A_ROW - 1,
-                self.sends.len()
-            ),
-            stacks: vec![("posted", posted.subject.posted.clone())],
+        (is_deep && self.signaled == IN_A_ROW).then(|| {
+            let (before, number) = (IN_A_ROW - 1, self.sends.len());
+            let what = format!(
+                "it and the {before} requests before it are signaled, {number} of them in flight"
+            );
+            posted.subject.finding(Kind::EachSignaled, &what, None)
         })
     }
 

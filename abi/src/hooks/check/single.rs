@@ -51,11 +51,9 @@ pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
     if let Some((by, other)) = &entry.inside
         && *by != this
     {
-        let finding = Finding {
-            kind: Kind::UsedByTwoThreads,
-            what: format!("{call}: {}, and another thread is inside a call on it", entry.promise),
-            stacks: vec![("called", Stack::here()), ("the other thread", other.clone())],
-        };
+        let what = format!("{call}: {}, and another thread is inside a call on it", entry.promise);
+        let other = ("the other thread", other.clone());
+        let finding = Finding::here(Kind::UsedByTwoThreads, "called", what, [other]);
         drop(objects);
         report::emit(&finding);
         return None;

@@ -488,11 +488,8 @@ fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
         .filter(|(_, queue)| queue.channel == channel)
         .filter_map(|(cq, queue)| {
             let armed = queue.armed.as_ref().filter(|armed| armed.kind == NotifyKind::Next)?;
-            Some(Finding {
-                kind: Kind::LostWakeUp,
-                what: say(*cq, queue, armed)?,
-                stacks: vec![("waits", Stack::here()), ("armed", armed.at.clone())],
-            })
+            let what = say(*cq, queue, armed)?;
+            Some(Finding::here(Kind::LostWakeUp, "waits", what, [("armed", armed.at.clone())]))
         })
         .collect();
     drop(cqs);

@@ -42,6 +42,17 @@ impl Subject {
         let Self { queue: (kind, number), call, wr_id, name, .. } = self;
         format!("{kind} {number:#x}: {call} {wr_id}: {name}")
     }
+
+    /// About this request; the first stack is its post's.
+    pub(crate) fn finding(
+        &self,
+        kind: Kind,
+        what: &str,
+        others: impl IntoIterator<Item = (&'static str, Stack)>,
+    ) -> Finding {
+        let stacks = [("posted", self.posted.clone())].into_iter().chain(others).collect();
+        Finding { kind, what: format!("{}: {what}", self.text()), stacks }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -234,19 +245,13 @@ impl Watch {
     }
 
     fn finding(&self, kind: Kind, start: usize, range: &Range<usize>) -> Finding {
-        let (subject, Range { start: from, end }) = (self.subject.text(), range);
+        let Range { start: from, end } = range;
         let which = match kind {
             Kind::ReceiveOverwritten => "a peer changes",
             _ => "among",
         };
-        Finding {
-            kind,
-            what: format!(
-                "{subject}: {which} bytes {from}..{end} of the {} at {start:#x}",
-                self.length
-            ),
-            stacks: vec![("posted", self.subject.posted.clone())],
-        }
+        let what = format!("{which} bytes {from}..{end} of the {} at {start:#x}", self.length);
+        self.subject.finding(kind, &what, None)
     }
 }
 

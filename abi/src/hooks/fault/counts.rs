@@ -3,15 +3,17 @@
 use std::{
     fs::OpenOptions,
     io,
-    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    mem::ManuallyDrop,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
-    process, ptr, slice,
+    process, slice,
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
 
+use memmap2::MmapRaw;
 use roce_provider::{
     environment::{self, CALLS},
     faults::CallId,
@@ -42,23 +44,10 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
         .mode(0o600)
         .open(path)?;
     file.set_len((WORDS * size_of::<u32>()) as u64)?;
-    // SAFETY: A new mapping.
-    let place = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            WORDS * size_of::<u32>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if place == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let map = ManuallyDrop::new(MmapRaw::map_raw(&file)?);
     // SAFETY: `WORDS` words stay mapped; all writers use atomics. Only the directory's user could
     // truncate the file.
-    Ok(unsafe { slice::from_raw_parts(place.cast(), WORDS) })
+    Ok(unsafe { slice::from_raw_parts(map.as_ptr().cast(), WORDS) })
 }
 
 pub(super) fn count(call: CallId, fails: bool) {

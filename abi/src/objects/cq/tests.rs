@@ -15,9 +15,9 @@ use crate::{
     layout::{Element, ibv_async_event, ibv_cq_init_attr_ex, ibv_moderate_cq, ibv_modify_cq_attr},
     objects::{
         channel::{ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event},
-        cq_ex::{create_cq_ex, modify_cq},
+        cq_ex::{ibv_create_cq_ex, ibv_modify_cq},
         event::{ibv_ack_async_event, ibv_get_async_event},
-        port::query_rt_values,
+        port::ibv_query_rt_values_ex,
     },
     testing::{Opened, errno, flush, flushing},
 };
@@ -166,14 +166,14 @@ fn is_destroyed_at_once(cq: *mut ibv_cq) -> bool {
 fn what_can_be_armed() {
     let context = Opened::new();
     let cq = create(&context, 10, null_mut(), 0);
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0, "no channel: nobody is told");
-    assert_eq!(unsafe { req_notify_cq(null_mut(), 0) }, libc::EINVAL);
-    assert_eq!(unsafe { req_notify_cq((&raw mut (*cq).cqe).cast(), 0) }, libc::ENOENT);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0, "no channel: nobody is told");
+    assert_eq!(unsafe { ibv_req_notify_cq(null_mut(), 0) }, libc::EINVAL);
+    assert_eq!(unsafe { ibv_req_notify_cq((&raw mut (*cq).cqe).cast(), 0) }, libc::ENOENT);
     let handle = unsafe { (*cq).handle };
     unsafe { (*cq).handle = handle + 1 };
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, libc::ENOENT, "the handle of no queue");
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, libc::ENOENT, "the handle of no queue");
     unsafe { (*cq).handle = handle };
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0);
     assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
 }
 
@@ -190,24 +190,24 @@ fn an_event_for_each_arming() {
     assert_eq!(event(channel), Err(libc::EAGAIN));
     flush(&qp, 1);
     assert_eq!(event(channel), Err(libc::EAGAIN), "nobody has asked");
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0);
     flush(&qp, 2);
     flush(&qp, 3);
     assert_eq!(event(channel), Ok(cq));
     assert_eq!(event(channel), Err(libc::EAGAIN));
-    assert_eq!(unsafe { req_notify_cq(cq, 1) }, 0);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 1) }, 0);
     flush(&qp, 4);
     assert_eq!(event(channel), Ok(cq));
     assert_eq!(poll(cq, 9).unwrap().len(), 4);
 
     // arrives between poll and arming
     flush(&qp, 9);
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0);
     assert_eq!(event(channel), Ok(cq));
     assert_eq!(poll(cq, 9).unwrap().len(), 1);
 
     // an event unreported at destruction does not delay it
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0);
     flush(&qp, 5);
     drop(qp);
     assert_eq!(unsafe { (*cq).comp_events_completed }, 0);
@@ -288,7 +288,7 @@ fn a_signal_ends_the_wait_if_its_handler_says_so() {
     let thread = waiting(channel);
     assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
     thread::sleep(Duration::from_millis(50));
-    assert_eq!(unsafe { req_notify_cq(cq, 0) }, 0);
+    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0);
     flush(&qp, 1);
     assert_eq!(result(thread), 0);
     unsafe { ibv_ack_cq_events(cq, 1) };
@@ -308,7 +308,7 @@ fn create_ex(
 ) -> Result<*mut ibv_cq_ex, c_int> {
     let mut attr = ibv_cq_init_attr_ex { cqe: 10, ..ibv_cq_init_attr_ex::zeroed() };
     change(&mut attr);
-    let cq = unsafe { create_cq_ex(context.0, &raw mut attr) };
+    let cq = unsafe { ibv_create_cq_ex(context.0, &raw mut attr) };
     if cq.is_null() { Err(errno()) } else { Ok(cq) }
 }
 
@@ -318,7 +318,7 @@ fn a_batch_goes_from_completion_to_completion() {
     let clock = || unsafe {
         let mut values = ibv_values_ex::zeroed();
         values.comp_mask = 3;
-        assert_eq!(query_rt_values(context.0, &raw mut values), 0);
+        assert_eq!(ibv_query_rt_values_ex(context.0, &raw mut values), 0);
         assert_eq!((values.comp_mask, values.raw_clock.tv_sec), (1, 0));
         values.raw_clock.tv_nsec as u64
     };
@@ -393,12 +393,12 @@ fn moderation() {
         attr_mask: 1,
         moderate: ibv_moderate_cq { cq_count: 3, cq_period: 200 },
     };
-    assert_eq!(unsafe { modify_cq(cq, &raw mut attr) }, 0);
+    assert_eq!(unsafe { ibv_modify_cq(cq, &raw mut attr) }, 0);
     let moderation = unsafe { Cq::get(cq) }.unwrap().cq.moderation();
     assert_eq!((moderation.count, moderation.period), (3, Duration::from_micros(200)));
     for (mask, expected) in [(0, libc::EINVAL), (2, libc::EOPNOTSUPP), (3, libc::EOPNOTSUPP)] {
         attr.attr_mask = mask;
-        assert_eq!(unsafe { modify_cq(cq, &raw mut attr) }, expected, "mask {mask}");
+        assert_eq!(unsafe { ibv_modify_cq(cq, &raw mut attr) }, expected, "mask {mask}");
     }
     assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
 }
