@@ -23,15 +23,13 @@ mod kernel;
 mod layout;
 mod load;
 mod objects;
-#[cfg(test)]
-mod older;
 mod prelude;
 mod rsocket;
 mod rule;
 mod second;
 mod sync;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod text;
 mod translate;
 mod wait;

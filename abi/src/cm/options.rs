@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::{
         cm::{id, lifecycle, resolve},
-        testing::errno,
+        tests::errno,
     };
 
     struct Created(*mut rdma_cm_id);

@@ -101,7 +101,7 @@ mod tests {
             lifecycle,
         },
         layout::rdma_event_channel,
-        testing::errno,
+        tests::errno,
     };
 
     /// Number, status, argument.

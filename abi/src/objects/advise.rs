@@ -67,7 +67,7 @@ mod tests {
     use crate::{
         layout::ibv_mr,
         objects::mr::{ibv_alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
-        testing::{Allocated, Opened},
+        tests::{Allocated, Opened},
     };
 
     /// Two absent pages.

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::{
         objects::mr::ibv_dereg_mr,
-        testing::{Allocated, Opened, errno},
+        tests::{Allocated, Opened, errno},
     };
 
     #[test]

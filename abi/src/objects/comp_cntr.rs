@@ -145,7 +145,7 @@ mod tests {
             qp::ibv_destroy_qp,
             qp_create::ibv_create_qp_ex,
         },
-        testing::{Allocated, Opened, errno},
+        tests::{Allocated, Opened, errno},
     };
 
     fn create(context: &Opened, r#type: u32, comp_mask: u32) -> *mut ibv_comp_cntr {

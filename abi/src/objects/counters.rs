@@ -87,7 +87,7 @@ mod tests {
     use std::ptr::null_mut;
 
     use super::*;
-    use crate::testing::{Opened, errno};
+    use crate::tests::{Opened, errno};
 
     #[test]
     fn packets_are_told_where_the_program_wants_them() {

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::{
         objects::mr::ibv_dereg_mr,
-        testing::{Allocated, Opened, errno},
+        tests::{Allocated, Opened, errno},
     };
 
     fn alloc(context: &Opened, length: usize, log_align_req: u32, comp_mask: u32) -> *mut ibv_dm {

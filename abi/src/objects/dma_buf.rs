@@ -104,7 +104,7 @@ mod tests {
     use crate::{
         layout::ibv_mr_init_attr,
         objects::mr::{ibv_dereg_mr, ibv_rereg_mr},
-        testing::{Allocated, Opened, errno},
+        tests::{Allocated, Opened, errno},
     };
 
     /// `IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ`.

@@ -84,7 +84,7 @@ mod tests {
     use crate::{
         layout::ibv_cq_init_attr_ex,
         objects::{cq::ibv_destroy_cq, cq_ex::ibv_create_cq_ex, pd::ibv_dealloc_pd},
-        testing::{Allocated, Opened, errno},
+        tests::{Allocated, Opened, errno},
     };
 
     fn td(context: &Opened, comp_mask: u32) -> *mut ibv_td {

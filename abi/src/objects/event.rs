@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::{
         objects::cq::{ibv_create_cq, ibv_destroy_cq},
-        testing::{Opened, flush, flushing},
+        tests::{Opened, flush, flushing},
     };
 
     const THREADS: usize = 4;

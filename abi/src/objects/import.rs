@@ -66,7 +66,7 @@ mod tests {
             mr::{ibv_alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
             pd::{ibv_alloc_pd, ibv_dealloc_pd},
         },
-        testing::{Allocated, Opened, errno},
+        tests::{Allocated, Opened, errno},
     };
 
     fn copy(descriptor: c_int) -> c_int {

@@ -19,7 +19,7 @@ use crate::{
         event::{ibv_ack_async_event, ibv_get_async_event},
         port::ibv_query_rt_values_ex,
     },
-    testing::{Opened, errno, flush, flushing},
+    tests::{Opened, errno, flush, flushing},
 };
 
 const FLUSH_ERROR: u32 = 5;

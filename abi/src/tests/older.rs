@@ -26,7 +26,7 @@ use crate::{
         qp_create::ibv_create_qp_ex,
         srq::{ibv_create_srq_ex, ibv_destroy_srq},
     },
-    testing::{Allocated, Opened},
+    tests::{Allocated, Opened},
     translate::qp::QP_ATTR,
 };
 

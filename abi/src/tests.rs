@@ -1,5 +1,7 @@
 //! Contexts, and completions without traffic.
 
+mod older;
+
 use std::ffi::c_int;
 
 use roce_provider::{
