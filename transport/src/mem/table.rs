@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32};
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
-use thiserror::Error;
 
 use super::{
     Memory,
@@ -17,6 +16,7 @@ use super::{
 use crate::{
     hash::{IdHasher, IdMap},
     ids::{LKey, PdId, Qpn, RKey, WindowId},
+    named::errors,
 };
 
 /// Keys withheld after deregistration.
@@ -44,34 +44,19 @@ pub struct Reregister {
     pub access: Option<Access>,
 }
 
-/// Reason for a refused registration or change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// Unknown protection domain.
-    #[error("the protection domain does not exist")]
-    UnknownPd,
-    /// `REMOTE_WRITE` or `REMOTE_ATOMIC` lacks `LOCAL_WRITE`.
-    #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE; add it")]
-    RemoteWithoutLocalWrite,
-    /// `FLUSH_PERSISTENT` on volatile memory.
-    #[error("FLUSH_PERSISTENT needs persistent memory, such as a region of a file")]
-    NotPersistent,
-    /// Beyond the 64-bit address space.
-    #[error("the region would wrap past the end of the address space")]
-    AddressOverflow,
-    /// Beyond the adapter's limit.
-    #[error("the region is longer than {0} bytes")]
-    TooLong(u64),
-    /// Too many regions.
-    #[error("too many memory regions; at most {0}")]
-    TooMany(usize),
-    /// Deregistered or replaced.
-    #[error("the region is already deregistered")]
-    Deregistered,
-    /// A memory window is bound.
-    #[error("a memory window is bound to the region; invalidate or deallocate it first")]
-    InUse,
+errors! {
+    /// Reason for a refused registration or change.
+    #[non_exhaustive]
+    RegisterError {
+        UnknownPd "the protection domain does not exist";
+        RemoteWithoutLocalWrite "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE; add it";
+        NotPersistent "FLUSH_PERSISTENT needs persistent memory, such as a region of a file";
+        AddressOverflow "the region would wrap past the end of the address space";
+        TooLong(u64) "the region is longer than {0} bytes";
+        TooMany(usize) "too many memory regions; at most {0}";
+        Deregistered "the region is already deregistered";
+        InUse "a memory window is bound to the region; invalidate or deallocate it first";
+    }
 }
 
 /// Regions by both keys, which are random, and memory windows. A window owns 256 keys: programs
