@@ -154,7 +154,7 @@ impl Connections {
     /// Rejects: the queue pair could not follow.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         if self.reject(now, id, RejectReason::CONSUMER, &[]).is_ok() {
-            self.emit(id.0, |conn| ConnEvent::ConnectError { conn });
+            self.emit(id.0, ConnEvent::ConnectError);
             if let Some(conn) = self.conns.get_mut(&id.0) {
                 conn.abandoned = true;
             }

@@ -236,13 +236,13 @@ impl Connections {
             return;
         }
         if ends {
-            self.emit(id, |conn| ConnEvent::Disconnected { conn });
+            self.emit(id, ConnEvent::Disconnected);
             return self.enter_time_wait(Trigger::Timeout, now, id);
         }
         if !conn.is_resolution() && conn.credit.take_last() {
             self.give_up(id);
         }
-        self.emit(id, |conn| ConnEvent::Unreachable { conn });
+        self.emit(id, ConnEvent::Unreachable);
         self.remove(Trigger::Timeout, id);
     }
 
@@ -294,7 +294,7 @@ impl Connections {
     }
 
     pub(super) fn leave_time_wait(&mut self, id: u32) {
-        self.emit(id, |conn| ConnEvent::TimeWaitExit { conn });
+        self.emit(id, ConnEvent::TimeWaitExit);
         self.remove(Trigger::Timeout, id);
     }
 

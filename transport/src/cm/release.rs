@@ -147,13 +147,13 @@ impl Connections {
                 let abandoned = conn.abandoned;
                 self.common.deadlines.clear(number);
                 self.common.record_changed(number);
-                self.emit(number, |conn| ConnEvent::Disconnected { conn });
+                self.emit(number, ConnEvent::Disconnected);
                 if abandoned {
                     let _ = self.disconnect(now, id, &[]);
                 }
             }
             CmState::DreqSent => {
-                self.emit(number, |conn| ConnEvent::Disconnected { conn });
+                self.emit(number, ConnEvent::Disconnected);
                 self.enter_time_wait(Trigger::Dreq, now, number);
             }
             _ => {}
@@ -168,7 +168,7 @@ impl Connections {
             _ => Trigger::Drep,
         };
         conn.check(on)?;
-        self.emit(drep.remote_id, |conn| ConnEvent::Disconnected { conn });
+        self.emit(drep.remote_id, ConnEvent::Disconnected);
         self.enter_time_wait(on, arrival.now, drep.remote_id);
         Ok(())
     }
