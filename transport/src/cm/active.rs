@@ -9,7 +9,7 @@ use super::{
     common::Common,
     config::MAX_ACK_DELAY,
     connection::{Connection, Remote},
-    connections::{Connections, ReplyOutcome, find_own, get_mut},
+    connections::{Connections, ReplyOutcome, commanded, find_own},
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
@@ -134,8 +134,7 @@ impl Connections {
     }
 
     pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
-        self.check(id, Trigger::Establish)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Establish)?;
         let private_data = private_data(bytes)?;
         conn.advance(Trigger::Establish, CmState::Established);
         send_rtu(&mut self.common, id.0, conn, private_data, MadReason::First);

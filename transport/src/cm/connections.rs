@@ -85,14 +85,6 @@ impl Connections {
         self.conns.get(&id.0)?.qp_setup()
     }
 
-    pub(super) fn check(&self, id: ConnId, command: Trigger) -> Result<(), ConnError> {
-        match self.state(id) {
-            Some(state) if state.expects(command) => Ok(()),
-            Some(state) => Err(ConnError::State(state)),
-            None => Err(ConnError::Unknown),
-        }
-    }
-
     /// Rejects incoming requests, for tests of programs.
     pub fn set_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
         self.common.faults = faults;
@@ -325,8 +317,14 @@ fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     }
 }
 
-pub(super) fn get_mut(conns: &mut Conns, id: ConnId) -> Result<&mut Connection, ConnError> {
-    conns.get_mut(&id.0).ok_or(ConnError::Unknown)
+/// The connection must allow the command.
+pub(super) fn commanded(
+    conns: &mut Conns,
+    id: ConnId,
+    command: Trigger,
+) -> Result<&mut Connection, ConnError> {
+    let conn = conns.get_mut(&id.0).ok_or(ConnError::Unknown)?;
+    if conn.state.expects(command) { Ok(conn) } else { Err(ConnError::State(conn.state)) }
 }
 
 /// Both communication IDs and the peer must match.

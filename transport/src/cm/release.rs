@@ -4,7 +4,7 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connections::{Connections, find, find_own, get_mut},
+    connections::{Connections, commanded, find, find_own},
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason, SidrRep},
@@ -21,8 +21,7 @@ impl Connections {
         reason: RejectReason,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        self.check(id, Trigger::Reject)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Reject)?;
         let about = if conn.state == CmState::ReqRcvd { About::Req } else { About::Rep };
         let private_data = private_data(bytes)?;
         let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
@@ -79,8 +78,7 @@ impl Connections {
         id: ConnId,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        self.check(id, Trigger::Disconnect)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Disconnect)?;
         let remote = conn.remote.unwrap_or_default();
         match conn.state {
             CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
@@ -140,7 +138,7 @@ impl Connections {
     /// Ends a connection: the peer sent a DREQ or is gone.
     pub fn end_by_peer(&mut self, now: Instant, id: ConnId) {
         let ConnId(number) = id;
-        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
+        let Some(conn) = self.conns.get_mut(&id.0) else { return };
         match conn.state {
             CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
                 conn.advance(Trigger::Dreq, CmState::DreqRcvd);
@@ -176,7 +174,7 @@ impl Connections {
     /// Ends a connection or resolution without events (`rdma_destroy_id`); a waiting peer gets a
     /// response.
     pub fn destroy(&mut self, now: Instant, id: ConnId) {
-        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
+        let Some(conn) = self.conns.get_mut(&id.0) else { return };
         conn.abandoned = true;
         // cannot fail: allowed states, no private data
         let _ = match conn.state {
