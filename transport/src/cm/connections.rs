@@ -58,7 +58,7 @@ pub(super) type Conns = HashMap<u32, Connection, IdHasher>;
 impl Connections {
     pub(crate) fn new(config: CmConfig, guid: u64) -> Self {
         Self {
-            common: Common::new(config, guid),
+            common: Common { config, guid, ..Common::default() },
             conns: Conns::default(),
             by_remote_id: BTreeMap::new(),
             by_remote_qpn: BTreeMap::new(),

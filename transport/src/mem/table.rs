@@ -61,6 +61,7 @@ errors! {
 
 /// Regions by both keys, which are random, and memory windows. A window owns 256 keys: programs
 /// choose the low eight bits.
+#[derive(Default)]
 pub(crate) struct RegionTable {
     by_key: IdMap<u32, Arc<Region>>,
     pub(super) windows: IdMap<WindowId, Window>,
@@ -75,16 +76,7 @@ pub(crate) struct RegionTable {
 
 impl RegionTable {
     pub(crate) fn new(max: usize, equal_keys: bool) -> Self {
-        Self {
-            by_key: IdMap::default(),
-            windows: IdMap::default(),
-            bound: BTreeSet::new(),
-            quarantine: VecDeque::new(),
-            quarantined: HashMap::default(),
-            regions: 0,
-            max,
-            equal_keys,
-        }
+        Self { max, equal_keys, ..Self::default() }
     }
 
     pub(crate) fn register(
