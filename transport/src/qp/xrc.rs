@@ -69,7 +69,7 @@ impl Qp {
     /// The target serves the request's SRQ until the message ends.
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
-        let named = packet.headers.xrceth().unwrap_or_default().0;
+        let named = packet.headers.xrceth().unwrap_or_default().srq;
         let is_new = packet.headers.bth().psn == responder.expected;
         // the served SRQ exists in this domain
         if common.receiving.srq != Some(named) {
