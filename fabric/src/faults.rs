@@ -8,7 +8,7 @@ use roce_transport::{
 };
 
 use super::{
-    clause::{Chance, Often, Tally, happens},
+    clause::{Chance, Tally, happens},
     queue::{Bottleneck, Receiver},
     rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
@@ -195,14 +195,13 @@ impl Faults {
         }
         let packet = Packet::parse(bytes).ok();
         for (rule, tally) in &self.rules {
-            let Rule { matcher, frequency, action, times, direction: _ } = rule;
+            let Rule { matcher, often, action, direction: _ } = rule;
             let concerned =
                 *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
             if !concerned || !matcher.matches(net, packet.as_ref()) {
                 continue;
             }
-            let often = Often { frequency: Some(*frequency), times: *times };
-            if tally.hits(often, &mut self.chance) {
+            if tally.hits(*often, &mut self.chance) {
                 return Some(*action);
             }
         }
