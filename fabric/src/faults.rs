@@ -261,7 +261,7 @@ fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
 mod tests {
     use roce_transport::wire::{FrameFields, Ident};
 
-    use super::super::rule::Matcher;
+    use super::super::rule::{Frequency, Matcher, Often};
     use super::*;
 
     fn judge(faults: &mut Faults) -> Verdict {
@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn hits_are_counted() {
         let mut faults = Faults::new(FaultPlan::default(), 1);
-        let rule = faults.add(Rule::new(Matcher::default(), Action::Drop).nth(2));
+        let often = Often { frequency: Some(Frequency::Nth(2)), times: None };
+        let rule = faults.add(Rule { often, ..Rule::new(Matcher::default(), Action::Drop) });
         for _ in 0..5 {
             judge(&mut faults);
         }

@@ -218,18 +218,4 @@ impl Rule {
         let often = Often { frequency: None, times: None };
         Self { matcher, often, action, direction: None }
     }
-
-    /// Limits the number of hits.
-    #[must_use]
-    pub const fn times(mut self, times: u64) -> Self {
-        self.often.times = Some(times);
-        self
-    }
-
-    /// Hits only the `n`-th match, from 1.
-    #[must_use]
-    pub const fn nth(mut self, n: u64) -> Self {
-        self.often.frequency = Some(Frequency::Nth(n));
-        self
-    }
 }

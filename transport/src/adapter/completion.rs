@@ -58,17 +58,13 @@ impl Adapter {
         self.tables.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// Resizes a completion queue (`ibv_resize_cq`), also during polling.
+    /// Resizes a completion queue (`ibv_resize_cq`), also during polling, with
+    /// [missing](CompletionQueue::lacks) memory if given.
     ///
     /// # Errors
     /// [`ObjectError::Size`]; [`ObjectError::Held`] if too small; [`ObjectError::Overrun`] after an
     /// overflow; [`ObjectError::Unknown`].
-    pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
-        self.resize_cq_in(id, capacity, None)
-    }
-
-    /// As [`resize_cq`](Self::resize_cq), with [missing](CompletionQueue::lacks) memory.
-    pub fn resize_cq_in(
+    pub fn resize_cq(
         &mut self,
         id: CqId,
         capacity: usize,
