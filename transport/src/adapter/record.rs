@@ -12,11 +12,6 @@ use crate::{
 };
 
 impl Adapter {
-    /// A queue pair's [latest](crate::trace::Trace::latest) records, oldest first.
-    pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
-        self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
-    }
-
     #[inline]
     pub(super) fn begin_record(&mut self, now: Instant) -> Mark {
         if self.recorder.is_some() { self.set_mark(now) } else { Mark(None) }
@@ -147,12 +142,6 @@ impl Adapter {
         *entry(&mut recorder.paces, index) = qp.pace();
     }
 
-    pub(super) fn record_gone(&mut self, qpn: Qpn) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.latest.forget(qpn);
-        }
-    }
-
     pub(super) fn end_copy(
         &mut self,
         mark: Mark,
@@ -215,12 +204,7 @@ impl Adapter {
             return;
         }
         for record in recorder.held.drain(..) {
-            if record.qpn == Qpn::GSI || self.qps.index_of(record.qpn).is_some() {
-                recorder.latest.keep(&record);
-            }
-            if let Some(sink) = &mut recorder.sink {
-                sink.record(record);
-            }
+            recorder.sink.record(record);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     ids::Qpn,
     qp::{Failure, State, Timer},
     time::Instant,
-    trace::{Call, CallError, Latest, PacketRecord, Record, What},
+    trace::{Call, CallError, PacketRecord, Record, What},
     wire::{Ext, Syndrome},
     work::{Cause, WcError, WcStatus},
 };
@@ -81,25 +81,12 @@ impl Finding {
 }
 
 /// Bounded histories of queue pairs, which find failures in records.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Histories {
-    latest: Latest,
     qps: BTreeMap<Qpn, History>,
     gone: VecDeque<Qpn>,
     unknown_qps: VecDeque<Qpn>,
     addressed: VecDeque<IpAddr>,
-}
-
-impl Default for Histories {
-    fn default() -> Self {
-        Self {
-            latest: Latest::new(KEPT),
-            qps: BTreeMap::new(),
-            gone: VecDeque::new(),
-            unknown_qps: VecDeque::new(),
-            addressed: VecDeque::new(),
-        }
-    }
 }
 
 impl Histories {
@@ -114,7 +101,7 @@ impl Histories {
             self.qps.insert(*qpn, History::new(*qp_type));
         }
         let Some(history) = self.qps.get_mut(qpn) else { return self.record_other(record) };
-        self.latest.keep(record);
+        bounded::push(&mut history.latest, record.clone(), KEPT);
         history.observe(*at, what, caller);
         let finding = match what {
             What::Call { call: Call::DestroyQp, result: Ok(()) } => {
@@ -151,14 +138,14 @@ impl Histories {
         };
         finding.map(|finding| Finding {
             qpn: Some(*qpn),
-            latest: self.latest.of(*qpn).cloned().collect(),
+            latest: history.latest.iter().cloned().collect(),
             ..finding
         })
     }
 
     /// Latest records of a queue pair, oldest first.
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
-        self.latest.of(qpn)
+        self.qps.get(&qpn).into_iter().flat_map(|history| &history.latest)
     }
 
     fn record_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
@@ -182,7 +169,6 @@ impl Histories {
 
     fn forget(&mut self, qpn: Qpn) {
         self.qps.remove(&qpn);
-        self.latest.forget(qpn);
         bounded::push(&mut self.gone, qpn, GONE);
     }
 }

@@ -5,7 +5,6 @@
 //! engine's lock and must not wait or call the adapter.
 
 mod call;
-mod latest;
 mod packet;
 
 use alloc::boxed::Box;
@@ -18,7 +17,6 @@ pub use crate::{
     qp::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause},
 };
 pub use call::{Call, CallError};
-pub use latest::Latest;
 pub use packet::PacketRecord;
 
 use crate::{
@@ -34,27 +32,19 @@ use crate::{
 /// Nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
 
-/// Readers of a record.
+/// Reader of a record, if any.
 #[derive(Default, derive_more::Debug)]
 pub struct Trace {
     /// Reader of every record.
     #[debug("{}", sink.is_some())]
     pub sink: Option<Box<dyn Sink>>,
-    /// Records per queue pair for [`Adapter::latest`](crate::adapter::Adapter::latest).
-    pub latest: usize,
 }
 
 impl Trace {
     /// Trace for this sink.
     #[must_use]
     pub fn to(sink: impl Sink + 'static) -> Self {
-        Self { sink: Some(Box::new(sink)), latest: 0 }
-    }
-
-    /// True without readers.
-    #[must_use]
-    pub const fn is_null(&self) -> bool {
-        self.sink.is_none() && self.latest == 0
+        Self { sink: Some(Box::new(sink)) }
     }
 }
 
