@@ -223,12 +223,10 @@ macro_rules! totals {
                     .map(|(name, explanation, value)| Counter { name, explanation: explanation.trim_ascii(), value })
             }
 
-            pub(crate) const fn add_difference(&mut self, before: &Self, after: &Self) {
+            pub(crate) fn add_difference(&mut self, before: &Self, after: &Self) {
                 $(self.$name += after.$name - before.$name;)*
-                let mut index = 0;
-                while index < self.dropped.len() {
-                    self.dropped[index] += after.dropped[index] - before.dropped[index];
-                    index += 1;
+                for &reason in DropReason::ALL {
+                    self.dropped[reason as usize] += after.dropped(reason) - before.dropped(reason);
                 }
             }
         }

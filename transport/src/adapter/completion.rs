@@ -84,14 +84,9 @@ impl Adapter {
     /// [`ObjectError::Size`] above 65,535 µs; [`ObjectError::Unknown`].
     pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
-        let limit = usize::from(u16::MAX);
-        let period = u16::try_from(moderation.period.as_micros());
-        let period = period.map_err(|_| ObjectError::Size {
-            what: ObjectSize::CqPeriod,
-            least: 0,
-            limit,
-        })?;
-        if cq.moderate(moderation.count, period) {
+        let period = usize::try_from(moderation.period.as_micros()).unwrap_or(usize::MAX);
+        size(ObjectSize::CqPeriod, period, 0, usize::from(u16::MAX))?;
+        if cq.moderate(moderation.count, period as u16) {
             self.reports.events.push_back(Event::Completion(id));
         }
         Ok(())
@@ -133,8 +128,7 @@ impl Adapter {
             }
         }
         while let Some(id) = self.reports.cqs.deferred.pop() {
-            let index = id.0 as usize;
-            self.tables.set_cq_timer(index);
+            self.tables.set_cq_timer(id.0 as usize);
         }
         while let Some(id) = self.reports.cqs.overrun.pop() {
             for index in 0..self.sending.places() {

@@ -264,7 +264,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
         Failure::Request(error) => {
             let wr_id = completed.map(|(wr_id, _)| wr_id);
             let what = wr_id.map_or_else(|| "a request".to_string(), |id| history.request(id));
-            let caller = wr_id.and_then(|id| history.send_caller(id));
+            let caller = wr_id.and_then(|id| history.sends.caller(id));
             Some(Finding { caller, ..of_request(at, history, what, error) })
         }
         Failure::Refused(syndrome, refusal) => {
@@ -274,7 +274,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             };
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             let status = completed.map(|(_, error)| error.status);
-            let caller = completed.and_then(|(wr_id, _)| history.receive_caller(wr_id));
+            let caller = completed.and_then(|(wr_id, _)| history.receives.posts.caller(wr_id));
             let finding = Finding::new(at, what, refusal.explain());
             Some(Finding { status, caller, peer, ..finding })
         }
@@ -282,7 +282,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             let (wr_id, error) = completed?;
             let finding = Finding::new(at, format!("receive request {wr_id}"), error.explain());
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
-            let caller = history.receive_caller(wr_id);
+            let caller = history.receives.posts.caller(wr_id);
             Some(Finding { status: Some(error.status), caller, peer, ..finding })
         }
         Failure::CqOverrun(_) => goes_into_err(

@@ -272,7 +272,7 @@ impl Common {
             xrcd: None,
             caps,
             state: State::Reset,
-            admission: Admission { pkey: PKey::DEFAULT, ..Admission::default() },
+            admission: Admission::default(),
             mtu,
             peer: PeerEnd::default(),
             quirks: Quirks::default(),

@@ -3,7 +3,7 @@
 use super::{
     Qp,
     attr::{Init, PeerAttr, PostedSend, QpInfo, Reliability, Rtr, Rts, SendQueueInfo},
-    common::Env,
+    common::{Admission, Env},
     congestion::Congestion,
     decision::Failure,
     error::ModifyError,
@@ -269,8 +269,7 @@ impl Qp {
         self.flushing = None;
         let common = &mut self.common;
         common.state = State::Reset;
-        (common.admission.pkey_index, common.admission.pkey) = (0, PKey::DEFAULT);
-        (common.admission.access, common.admission.qkey) = (Access::empty(), QKey::default());
+        common.admission = Admission::default();
         common.peer.set_path(None);
         common.peer.av = None;
     }
