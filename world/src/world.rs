@@ -319,12 +319,9 @@ impl<'a> World<'a> {
                 self.line(Line { at, event, tone: Tone::Bad, datagram })?;
             }
         }
-        if self.recorded > self.settings.most_records {
-            return Err(format!(
-                "ended after {} events: this may go on for ever",
-                self.settings.most_records
-            )
-            .into());
+        let most = self.settings.most_records;
+        if self.recorded > most {
+            return Err(format!("ended after {most} events: this may go on for ever").into());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{
     arrival::Arrival,
     connection::Probe,
     connections::Connections,
-    message::{Dreq, Message, PrivateData},
+    message::{Dreq, Message},
     resend::MadReason,
     state::CmState,
 };
@@ -27,12 +27,8 @@ impl Connections {
         }
         let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
         conn.probe = Some(probe);
-        let dreq = Dreq {
-            local_id: id,
-            remote_id: conn.remote_id(),
-            remote_qpn: NO_CONNECTIONS,
-            private_data: PrivateData::default(),
-        };
+        let (remote_id, remote_qpn) = (conn.remote_id(), NO_CONNECTIONS);
+        let dreq = Dreq { local_id: id, remote_id, remote_qpn, ..Dreq::default() };
         self.common.send(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
     }
 }

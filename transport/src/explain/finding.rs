@@ -199,11 +199,8 @@ fn unreachable(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> 
     let advice = "check the peer's GID and that its program runs. 127.0.0.0/8 reaches only this \
                   host: for another host, both sides use the device of an interface (`roce run -d \
                   eth0`, or the program's option) and its GID";
-    let finding = Finding::new(
-        at,
-        "packets for a peer".to_string(),
-        Reason::new(Finding::NOBODY, &rule, advice),
-    );
+    let reason = Reason::new(Finding::NOBODY, &rule, advice);
+    let finding = Finding::new(at, "packets for a peer".to_string(), reason);
     Some(Finding { silent: Some(address), ..finding })
 }
 

@@ -235,10 +235,8 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         let received = ud::receive(&self.common, &mut self.responder, net, packet, length, env);
-        match self.end_receive(received, env) {
-            Ok(()) => Disposition::Executed,
-            Err(reason) => Disposition::Dropped(reason),
-        }
+        let ended = self.end_receive(received, env);
+        ended.map_or_else(Disposition::Dropped, |()| Disposition::Executed)
     }
 
     fn end_receive(

@@ -160,11 +160,9 @@ impl Qp {
 
     fn set_peer(&mut self, peer: &PeerAttr, env: &Env<'_>) -> Result<(), ModifyError> {
         let PeerAttr { dest_qpn, path_mtu, ref av, .. } = *peer;
-        if path_mtu > env.resources.gids.port_mtu() {
-            return Err(ModifyError::PathMtu {
-                asked: path_mtu,
-                port: env.resources.gids.port_mtu(),
-            });
+        let port = env.resources.gids.port_mtu();
+        if path_mtu > port {
+            return Err(ModifyError::PathMtu { asked: path_mtu, port });
         }
         self.common.peer.set_path(Some(self.path_to(dest_qpn, av, env)?));
         self.common.peer.av = Some(*av);

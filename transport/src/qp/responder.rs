@@ -430,12 +430,8 @@ impl Responder {
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
             _ => WcStatus::RemInvReqErr,
         };
-        common.complete_recv(
-            wqe.id,
-            Err(WcError { status, cause: Cause::Refused(refusal) }),
-            false,
-            env,
-        );
+        let error = WcError { status, cause: Cause::Refused(refusal) };
+        common.complete_recv(wqe.id, Err(error), false, env);
         true
     }
 }

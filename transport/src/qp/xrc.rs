@@ -74,12 +74,8 @@ impl Qp {
         // the served SRQ exists in this domain
         if common.receiving.srq != Some(named) {
             if is_new && responder.is_within_message() {
-                return responder.refuse(
-                    NakCode::InvalidRequest,
-                    Refusal::OpcodeOrder,
-                    common,
-                    env,
-                );
+                let (code, refusal) = (NakCode::InvalidRequest, Refusal::OpcodeOrder);
+                return responder.refuse(code, refusal, common, env);
             }
             match Receiving::find(named, common, env) {
                 Ok(next) if is_new => common.serve_from_now_on(next, &mut env.resources.srqs),
