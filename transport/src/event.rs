@@ -1,6 +1,7 @@
 //! Asynchronous events, drop reasons and counters.
 
-use core::{fmt, ops::AddAssign};
+use alloc::{format, string::String};
+use core::ops::AddAssign;
 
 use derive_more::Display;
 
@@ -148,22 +149,28 @@ impl From<ParseError> for DropReason {
 }
 
 /// Result of handling a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Disposition {
     /// Request, executed.
+    #[display("executed")]
     Executed,
     /// Duplicate request: response sent, not executed.
+    #[display("a duplicate, response resent")]
     Duplicate,
     /// Request refused with this NAK or RNR NAK.
+    #[display("refused with {_0}: {_1}")]
     Refused(Syndrome, Refusal),
     /// Response that advanced the requester.
+    #[display("{}", progress(*completed))]
     Acknowledged {
         /// Completed or failed work requests.
         completed: u32,
     },
     /// NAK: the requester retransmits, waits or fails.
+    #[display("the requester acts on {_0}")]
     NakReceived(Syndrome),
     /// Multicast; each refused copy counts as a drop.
+    #[display("multicast: received by {taken} of {copies} queue pairs")]
     Replicated {
         /// Receiving queue pairs.
         taken: u32,
@@ -171,27 +178,18 @@ pub enum Disposition {
         copies: u32,
     },
     /// Congestion notification.
+    #[display("congestion notification")]
     Congestion,
     /// Dropped without a response.
+    #[display("dropped: {_0}")]
     Dropped(DropReason),
 }
 
-impl fmt::Display for Disposition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Executed => f.write_str("executed"),
-            Self::Duplicate => f.write_str("a duplicate, response resent"),
-            Self::Refused(syndrome, why) => write!(f, "refused with {syndrome}: {why}"),
-            Self::Acknowledged { completed: 0 } => f.write_str("progress"),
-            Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
-            Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
-            Self::NakReceived(syndrome) => write!(f, "the requester acts on {syndrome}"),
-            Self::Replicated { taken, copies } => {
-                write!(f, "multicast: received by {taken} of {copies} queue pairs")
-            }
-            Self::Congestion => f.write_str("congestion notification"),
-            Self::Dropped(reason) => write!(f, "dropped: {reason}"),
-        }
+fn progress(completed: u32) -> String {
+    match completed {
+        0 => "progress".into(),
+        1 => "completes a work request".into(),
+        more => format!("completes {more} work requests"),
     }
 }
 

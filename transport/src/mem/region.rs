@@ -74,6 +74,8 @@ errors! {
 }
 
 /// Memory region or bound window, kept alive by adapter and work requests.
+#[derive(derive_more::Debug)]
+#[debug("Region {{ {lkey:?}, {rkey:?}, {access:?}, {length} bytes at {address:#x}, .. }}")]
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -293,17 +295,5 @@ impl Region {
 
     pub(super) fn revoke(&self) {
         self.revoked.store(true, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for Region {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region")
-            .field("lkey", &self.lkey)
-            .field("rkey", &self.rkey)
-            .field("address", &self.address)
-            .field("length", &self.length)
-            .field("access", &self.access)
-            .finish_non_exhaustive()
     }
 }

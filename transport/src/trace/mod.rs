@@ -7,7 +7,7 @@
 mod call;
 mod packet;
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, format, string::String};
 use core::fmt;
 
 use derive_more::Display;
@@ -192,20 +192,12 @@ impl fmt::Display for What {
             Self::Timer(timer) => write!(f, "{timer}"),
             Self::State { from, to, failure } => write!(f, "{from} to {to}: {failure}"),
             Self::Window { from, to, cause } => write!(f, "window {from} to {to} B: {cause}"),
-            Self::Rate { from, to } => {
-                write!(f, "rate {} to {}", Rate(*from), Rate(*to))
-            }
+            Self::Rate { from, to } => write!(f, "rate {} to {}", rate(*from), rate(*to)),
         }
     }
 }
 
-struct Rate(Option<u64>);
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(bits) => write!(f, "{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000),
-            None => f.write_str("unlimited"),
-        }
-    }
+fn rate(bits: Option<u64>) -> String {
+    let megabits = |bits| format!("{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000);
+    bits.map_or_else(|| "unlimited".into(), megabits)
 }
