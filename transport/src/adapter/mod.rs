@@ -266,8 +266,7 @@ impl Adapter {
         call: Call,
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
-        let call = || call;
-        self.recorded(now, qpn, call, |adapter| {
+        self.recorded(now, qpn, || call, |adapter| {
             let index = adapter.qps.index_of(qpn).ok_or(ModifyError::UnknownQp)?;
             let from = adapter.qps[index].common.state;
             let changed = adapter.with_qp(index, now, change);

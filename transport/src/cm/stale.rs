@@ -5,6 +5,10 @@
 //! connection ignores the probe; a peer without sends a DREP (Linux does both), proven by the
 //! transaction ID.
 
+use core::time::Duration;
+
+use rand_core::RngCore;
+
 use super::{
     arrival::Arrival,
     connection::Probe,
@@ -18,6 +22,9 @@ use crate::ids::Qpn;
 /// Queue pair of probes, never connected.
 const NO_CONNECTIONS: Qpn = Qpn::new(0);
 
+/// Between probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Connections {
     /// Probes an established connection; other states have a deadline.
     pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
@@ -25,10 +32,14 @@ impl Connections {
         if conn.state != CmState::Established {
             return;
         }
-        let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
-        conn.probe = Some(probe);
+        let transaction = match conn.probe {
+            Some(last) if arrival.now.since(last.sent) < PROBE_INTERVAL => return,
+            Some(last) => last.transaction,
+            None => arrival.rng.next_u64(),
+        };
+        conn.probe = Some(Probe { transaction, sent: arrival.now });
         let (remote_id, remote_qpn) = (conn.remote_id(), NO_CONNECTIONS);
         let dreq = Dreq { local_id: id, remote_id, remote_qpn, ..Dreq::default() };
-        self.common.send(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
+        self.common.send(MadReason::Stale, conn.path, transaction, Message::Dreq(dreq));
     }
 }

@@ -202,7 +202,7 @@ impl Responder {
                     }
                     Err(Refused::Busy) => {
                         self.nak_sent = waiting.is_some();
-                        self.responses.put_back(waiting);
+                        self.responses.replies.extend(waiting);
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
                     }
                     Err(Refused::BehindRead) => {
