@@ -9,6 +9,7 @@ use crate::{
     named::errors,
     qp::QpType,
     time::Instant,
+    trace::{PacketRecord, What},
     wire::{Datagram, NetHeader, Packet, Service},
 };
 
@@ -128,7 +129,10 @@ impl Adapter {
             let counted = self.counted_before(index);
             let mark = self.begin_record(now);
             let disposition = self.deliver_copy(now, index, datagram, packet);
-            self.end_copy(mark, now, index, datagram, packet, disposition);
+            self.end_record(mark, now, self.qps[index].common.qpn, || {
+                let packet = PacketRecord::new(datagram.net, packet);
+                What::Arrived { packet, disposition }
+            });
             match disposition {
                 Disposition::Dropped(reason) => self.reports.counters.count_drop(reason),
                 _ => taken += 1,

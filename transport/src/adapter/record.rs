@@ -142,22 +142,6 @@ impl Adapter {
         *entry(&mut recorder.paces, index) = qp.pace();
     }
 
-    pub(super) fn end_copy(
-        &mut self,
-        mark: Mark,
-        now: Instant,
-        index: usize,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-        disposition: Disposition,
-    ) {
-        let qpn = self.qps.get(index).map_or_else(Qpn::default, |qp| qp.common.qpn);
-        self.end_record(mark, now, qpn, || {
-            let packet = PacketRecord::new(datagram.net, packet);
-            What::Arrived { packet, disposition }
-        });
-    }
-
     #[inline]
     pub(super) fn end_arrival(
         &mut self,
