@@ -165,7 +165,7 @@ impl Region {
     }
 
     /// Rights and bounds only.
-    pub(super) fn check_rights(
+    pub(crate) fn check_rights(
         &self,
         key: u32,
         address: u64,

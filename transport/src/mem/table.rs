@@ -205,19 +205,8 @@ impl RegionTable {
         Ok(region)
     }
 
-    /// As `remote`, for the whole region.
-    pub(crate) fn remote_whole(
-        &self,
-        key: RKey,
-        user: User,
-        needed: Access,
-    ) -> Result<&Arc<Region>, AccessError> {
-        let region = self.of_peer(key, user)?;
-        region.check_rights(key.0, region.address, region.length, needed)?;
-        Ok(region)
-    }
-
-    fn of_peer(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
+    /// As `remote`, without rights and bounds.
+    pub(crate) fn of_peer(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
         let region = match self.by_key.get(&key.0).filter(|region| region.rkey == key) {
             Some(region) if region.pd != user.pd => {
                 return Err(AccessError::ProtectionDomain(key.0));
