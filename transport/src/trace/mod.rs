@@ -198,6 +198,6 @@ impl fmt::Display for What {
 }
 
 fn rate(bits: Option<u64>) -> String {
-    let megabits = |bits| format!("{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000);
+    let megabits = |bits: u64| format!("{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000);
     bits.map_or_else(|| "unlimited".into(), megabits)
 }
