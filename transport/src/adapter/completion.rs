@@ -133,9 +133,7 @@ impl Adapter {
         while let Some(id) = self.reports.cqs.overrun.pop() {
             for index in 0..self.sending.places() {
                 let Some(qp) = self.qps.get(index) else { continue };
-                if qp.common.completes_in(id)
-                    && !matches!(qp.common.state, State::Reset | State::Err)
-                {
+                if qp.common.completes_in(id) && qp.is_alive() {
                     let (qp, mut env) = self.split(index, now);
                     qp.fail(Failure::CqOverrun(id), &mut env);
                     self.record_decisions(now, index);

@@ -111,6 +111,11 @@ impl Qp {
         }
     }
 
+    /// Neither in RESET nor in ERR.
+    pub(crate) const fn is_alive(&self) -> bool {
+        !matches!(self.common.state, State::Reset | State::Err)
+    }
+
     pub(crate) fn check_send(&self, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let Common { state, qp_type, caps, .. } = self.common;
         if qp_type == QpType::XrcTarget {
@@ -548,7 +553,7 @@ impl Qp {
 
     pub(crate) fn fail_completion(&mut self, queue: Queue, error: WcError, env: &mut Env<'_>) {
         match queue {
-            _ if matches!(self.common.state, State::Reset | State::Err) => {}
+            _ if !self.is_alive() => {}
             Queue::Receive => self.fail(Failure::Receive, env),
             Queue::Send => self.fail_request(error, env),
         }
@@ -566,7 +571,7 @@ impl Qp {
 
     /// Fails unacknowledged requests: a copy to memory behind a driver failed.
     pub(crate) fn fail_copy(&mut self, half: Half, error: AccessError, env: &mut Env<'_>) {
-        if matches!(self.common.state, State::Reset | State::Err) {
+        if !self.is_alive() {
             return;
         }
         if half == Half::Requester || !self.common.qp_type.is_reliable() {
