@@ -9,7 +9,7 @@ use super::{
     common::Common,
     config::MAX_ACK_DELAY,
     connection::{Connection, Remote},
-    connections::{Connections, ReplyOutcome, commanded, find_own},
+    connections::{Connections, ReplyOutcome, commanded, find},
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
@@ -69,7 +69,7 @@ impl Connections {
     ) -> Result<ReplyOutcome, DropReason> {
         let id = rep.remote_id;
         let is_own = self.common.config.ids.contains(&id);
-        let conn = match find_own(&mut self.conns, id, arrival) {
+        let conn = match find(&mut self.conns, id, None, arrival) {
             Ok(conn) => conn,
             // given up; the peer still waits
             Err(DropReason::CmUnknownConnection) if is_own => {
@@ -92,7 +92,7 @@ impl Connections {
             return Ok(ReplyOutcome::Handled);
         }
         self.common.deadlines.clear(id);
-        let conn = find_own(&mut self.conns, id, arrival)?;
+        let conn = find(&mut self.conns, id, None, arrival)?;
         let Some(terms) = &mut conn.terms else { return Err(DropReason::CmWrongState) };
         terms.rep = *rep;
         if terms.fits_ack_delay {

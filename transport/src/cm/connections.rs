@@ -163,7 +163,7 @@ impl Connections {
     }
 
     pub(super) fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let conn = find_own(&mut self.conns, mra.remote_id, arrival)?;
+        let conn = find(&mut self.conns, mra.remote_id, None, arrival)?;
         let (trigger, next) = match mra.about {
             About::Req => (Trigger::MraOfReq, CmState::MraReqRcvd),
             About::Rep if conn.remote_id() == mra.local_id => {
@@ -185,7 +185,7 @@ impl Connections {
 
     /// Refuses an alternate path (12.8). On RoCE, Linux does not respond, and peers retry.
     pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
+        let status = match find(&mut self.conns, lap.remote_id, Some(lap.local_id), arrival) {
             Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
             Ok(conn) if conn.state.expects(Trigger::Lap) => Apr::UNSUPPORTED,
             Ok(_) => return Err(DropReason::CmWrongState),
@@ -200,7 +200,7 @@ impl Connections {
 
     /// This side sends no LAP.
     pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
+        find(&mut self.conns, apr.remote_id, Some(apr.local_id), arrival)?;
         Err(DropReason::CmWrongState)
     }
 
@@ -327,27 +327,17 @@ pub(super) fn commanded(
     if conn.state.expects(command) { Ok(conn) } else { Err(ConnError::State(conn.state)) }
 }
 
-/// Both communication IDs and the peer must match.
+/// The peer must match, and its communication ID; `None`: that may be new.
 pub(super) fn find<'a>(
     conns: &'a mut Conns,
     own: u32,
-    remote: u32,
+    remote: Option<u32>,
     arrival: &Arrival<'_>,
 ) -> Result<&'a mut Connection, DropReason> {
-    let is_it = |conn: &&mut Connection| !conn.is_resolution() && conn.remote_id() == remote;
+    let is_it = |conn: &&mut Connection| {
+        !conn.is_resolution() && remote.is_none_or(|remote| conn.remote_id() == remote)
+    };
     let conn = conns.get_mut(&own).filter(is_it).ok_or(DropReason::CmUnknownConnection)?;
-    arrival.check_peer(&conn.path)?;
-    Ok(conn)
-}
-
-/// Like [`find`], but the peer's communication ID may be new.
-pub(super) fn find_own<'a>(
-    conns: &'a mut Conns,
-    own: u32,
-    arrival: &Arrival<'_>,
-) -> Result<&'a mut Connection, DropReason> {
-    let conn = conns.get_mut(&own).filter(|conn| !conn.is_resolution());
-    let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
     arrival.check_peer(&conn.path)?;
     Ok(conn)
 }

@@ -160,7 +160,7 @@ impl Connections {
     }
 
     pub(super) fn on_rtu(&mut self, rtu: &Rtu, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let conn = find(&mut self.conns, rtu.remote_id, rtu.local_id, arrival)?;
+        let conn = find(&mut self.conns, rtu.remote_id, Some(rtu.local_id), arrival)?;
         conn.check(Trigger::Rtu)?;
         self.confirm(Trigger::Rtu, rtu.remote_id, Some(Box::new(rtu.private_data)));
         Ok(())

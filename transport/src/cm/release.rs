@@ -4,7 +4,7 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connections::{Connections, commanded, find, find_own},
+    connections::{Connections, commanded, find},
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason, SidrRep},
@@ -38,7 +38,7 @@ impl Connections {
 
     pub(super) fn on_rej(&mut self, rej: &Rej, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = self.rejected(rej, arrival)?;
-        let conn = find_own(&mut self.conns, id, arrival)?;
+        let conn = find(&mut self.conns, id, None, arrival)?;
         // before the REP the peer's ID is unknown; a REJ of a REQ may lack it
         if conn.remote.is_some_and(|remote| remote.id != rej.local_id) {
             return Err(DropReason::CmUnknownConnection);
@@ -109,7 +109,7 @@ impl Connections {
 
     pub(super) fn on_dreq(&mut self, dreq: &Dreq, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = dreq.remote_id;
-        let conn = match find(&mut self.conns, id, dreq.local_id, arrival) {
+        let conn = match find(&mut self.conns, id, Some(dreq.local_id), arrival) {
             Ok(conn) => conn,
             // the peer still waits
             Err(DropReason::CmUnknownConnection) => {
@@ -159,7 +159,7 @@ impl Connections {
     }
 
     pub(super) fn on_drep(&mut self, drep: &Drep, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let conn = find(&mut self.conns, drep.remote_id, drep.local_id, arrival)?;
+        let conn = find(&mut self.conns, drep.remote_id, Some(drep.local_id), arrival)?;
         let is_asked = conn.probe.is_some_and(|probe| probe.transaction == arrival.transaction);
         let on = match conn.state {
             CmState::Established if is_asked => Trigger::Disowned,
