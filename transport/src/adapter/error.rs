@@ -16,8 +16,8 @@ errors! {
             "GID index {0} is a RoCE v1 entry, which this link cannot send; use a RoCE v2 entry";
         Unknown "no such object";
         /// Mismatched parts.
-        #[error(transparent)]
-        Mismatch(#[from] ObjectMismatch);
+        #[error("{0}")]
+        Mismatch(ObjectMismatch);
         NoFrames "the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE";
         InUse "still in use";
     }
@@ -83,6 +83,12 @@ named! {
         MaxSge "max_sge";
         /// `CqModeration::period`, in microseconds.
         CqPeriod "cq_period in µs";
+    }
+}
+
+impl From<ObjectMismatch> for ObjectError {
+    fn from(mismatch: ObjectMismatch) -> Self {
+        Self::Mismatch(mismatch)
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Common {
     pub(super) time_waits: Deadlines,
     /// Communication IDs, each with the peer charged for its REQ.
     pub(super) ids: HashMap<u32, Option<IpAddr>, IdHasher>,
-    requests: BTreeMap<IpAddr, usize>,
+    pub(super) requests: BTreeMap<IpAddr, usize>,
     pub(super) outbox: VecDeque<OutgoingMad>,
     pub(super) events: VecDeque<ConnEvent>,
     pub(super) records: VecDeque<ConnId>,

@@ -21,9 +21,8 @@ use crate::{
     time::Instant,
     wire::{Bth, IcrcFlow, NetHeader, Opcode},
     work::{
-        CompletionCounters, CompletionQueue, CountedOps, Half, Late, Pushed,
-        QpHalf, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk,
-        WcOpcode,
+        CompletionCounters, CompletionQueue, CountedOps, Half, Late, Pushed, QpHalf, SendFlags,
+        SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk, WcOpcode,
     },
 };
 

@@ -177,14 +177,14 @@ errors! {
     Cause {
         Flushed "the queue pair was in the error state";
         /// Local buffer access.
-        #[error(transparent)]
+        #[error("{0}")]
         Access(AccessError);
         Responder(Syndrome) "the responder sent {0}";
         NoResponse { tries: u8 } "no response after {tries} tries";
         TooLong { length: u32, limit: u32 } "{length} bytes where {limit} are allowed";
         TooShort { length: u32, least: u32 } "{length} bytes where a frame has at least {least}";
         /// Window bind.
-        #[error(transparent)]
+        #[error("{0}")]
         Bind(WindowError);
         NotAWord { length: u32 } "the list of an atomic has {length} bytes, expected 8";
         NoReadsAllowed "the queue pair was connected with max_rd_atomic 0: no READs and no atomics";

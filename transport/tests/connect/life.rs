@@ -321,10 +321,7 @@ fn the_peer_is_gone_at_the_end() {
     talk.pair.fault_from(Side::A, "drop qp 1");
     talk.disconnect(Side::A, a);
     talk.pair.run();
-    assert_eq!(
-        talk.take(Side::A),
-        [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)]
-    );
+    assert_eq!(talk.take(Side::A), [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)]);
     assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
 }
 
@@ -337,14 +334,8 @@ fn both_end_it_at_once() {
     // the second DREP finds no connection
     talk.pair.allow(DropReason::CmWrongState);
     talk.pair.run();
-    assert_eq!(
-        talk.take(Side::A),
-        [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)]
-    );
-    assert_eq!(
-        talk.take(Side::B),
-        [ConnEvent::Disconnected(b), ConnEvent::TimeWaitExit(b)]
-    );
+    assert_eq!(talk.take(Side::A), [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)]);
+    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected(b), ConnEvent::TimeWaitExit(b)]);
     talk.assert_gone();
 }
 

@@ -19,9 +19,7 @@ use roce_transport::{
     work::{Cause, RecvWr, Remote, SendWr, WcStatus},
 };
 
-use crate::common::{
-    End, Node, Options, Pair, Recorded, Side, net, pattern, qp_init, to_group,
-};
+use crate::common::{End, Node, Options, Pair, Recorded, Side, net, pattern, qp_init, to_group};
 
 const A_PSN: u32 = 0x100;
 const SEQUENCE: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
