@@ -168,17 +168,13 @@ impl Adapter {
         av: &AddressVector,
         private_data: &[u8],
     ) -> Result<ConnId, ConnError> {
-        self.recorded(
-            now,
-            Qpn::GSI,
-            || Call::SidrRequest(service_id),
-            |adapter| {
-                let Self { resources: Resources { gids, pkeys, .. }, cm, rng, .. } = adapter;
-                let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
-                let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
-                cm.sidr_request(now, service_id, private_data, path, rng)
-            },
-        )
+        let call = || Call::SidrRequest(service_id);
+        self.recorded(now, Qpn::GSI, call, |adapter| {
+            let Self { resources: Resources { gids, pkeys, .. }, cm, rng, .. } = adapter;
+            let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+            let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
+            cm.sidr_request(now, service_id, private_data, path, rng)
+        })
     }
 
     /// Responds with a queue pair and Q_Key, or a nonzero status.

@@ -266,23 +266,19 @@ impl Adapter {
         call: Call,
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
-        self.recorded(
-            now,
-            qpn,
-            || call,
-            |adapter| {
-                let index = adapter.qps.index_of(qpn).ok_or(ModifyError::UnknownQp)?;
-                let from = adapter.qps[index].common.state;
-                let changed = adapter.with_qp(index, now, change);
-                adapter.record_transition(now, index, from);
-                let Common { peer, qp_type, .. } = &adapter.qps[index].common;
-                let peer = peer.path.filter(|_| qp_type.is_reliable()).map(|path| path.dst);
-                if let Some(next) = adapter.sending.destinations.assign(index, peer) {
-                    adapter.make_ready(next);
-                }
-                changed
-            },
-        )
+        let call = || call;
+        self.recorded(now, qpn, call, |adapter| {
+            let index = adapter.qps.index_of(qpn).ok_or(ModifyError::UnknownQp)?;
+            let from = adapter.qps[index].common.state;
+            let changed = adapter.with_qp(index, now, change);
+            adapter.record_transition(now, index, from);
+            let Common { peer, qp_type, .. } = &adapter.qps[index].common;
+            let peer = peer.path.filter(|_| qp_type.is_reliable()).map(|path| path.dst);
+            if let Some(next) = adapter.sending.destinations.assign(index, peer) {
+                adapter.make_ready(next);
+            }
+            changed
+        })
     }
 
     /// Posts one send request (`ibv_post_send`).

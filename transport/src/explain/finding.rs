@@ -83,7 +83,8 @@ impl Finding {
 /// Bounded histories of queue pairs, which find failures in records.
 #[derive(Debug, Default)]
 pub struct Histories {
-    qps: BTreeMap<Qpn, History>,
+    /// With the latest records, oldest first.
+    qps: BTreeMap<Qpn, (History, VecDeque<Record>)>,
     gone: VecDeque<Qpn>,
     unknown_qps: VecDeque<Qpn>,
     addressed: VecDeque<IpAddr>,
@@ -98,10 +99,12 @@ impl Histories {
     ) -> Option<Finding> {
         let Record { at, qpn, what } = record;
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
-            self.qps.insert(*qpn, History::new(*qp_type));
+            self.qps.insert(*qpn, (History::new(*qp_type), VecDeque::new()));
         }
-        let Some(history) = self.qps.get_mut(qpn) else { return self.record_other(record) };
-        bounded::push(&mut history.latest, record.clone(), KEPT);
+        let Some((history, latest)) = self.qps.get_mut(qpn) else {
+            return self.record_other(record);
+        };
+        bounded::push(latest, record.clone(), KEPT);
         history.observe(*at, what, caller);
         let finding = match what {
             What::Call { call: Call::DestroyQp, result: Ok(()) } => {
@@ -138,19 +141,21 @@ impl Histories {
         };
         finding.map(|finding| Finding {
             qpn: Some(*qpn),
-            latest: history.latest.iter().cloned().collect(),
+            latest: latest.iter().cloned().collect(),
             ..finding
         })
     }
 
     /// Latest records of a queue pair, oldest first.
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
-        self.qps.get(&qpn).into_iter().flat_map(|history| &history.latest)
+        self.qps.get(&qpn).into_iter().flat_map(|(_, latest)| latest)
     }
 
     fn record_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
         if let Some((from, reason)) = unmatched_drop(what) {
-            self.qps.values_mut().for_each(|history| history.record_unmatched_drop(from, reason));
+            for (history, _) in self.qps.values_mut() {
+                history.record_unmatched_drop(from, reason);
+            }
         }
         match what {
             What::Call { call, result: Err(error) } => of_call(*at, call, *error, None),

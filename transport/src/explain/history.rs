@@ -14,7 +14,7 @@ use crate::{
     psn::Psn,
     qp::{Failure, QpType, State, Timer},
     time::{Instant, rnr_timer},
-    trace::{Call, PacketRecord, Record, What},
+    trace::{Call, PacketRecord, What},
     wire::Syndrome,
     work::{WcError, WcOpcode, WcStatus},
 };
@@ -148,7 +148,6 @@ impl fmt::Display for Dropped {
 
 #[derive(Debug)]
 pub(super) struct History {
-    pub(super) latest: VecDeque<Record>,
     pub(super) qp_type: QpType,
     pub(super) state: State,
     pub(super) sends: Posts,
@@ -174,7 +173,6 @@ pub(super) struct History {
 impl History {
     pub(super) fn new(qp_type: QpType) -> Self {
         Self {
-            latest: VecDeque::new(),
             qp_type,
             state: State::Reset,
             sends: Posts::default(),
@@ -264,8 +262,7 @@ impl History {
             State::Reset => {
                 let discarded = self.receives.outstanding;
                 let receives = Receives { discarded, ..Receives::default() };
-                let latest = core::mem::take(&mut self.latest);
-                *self = Self { latest, receives, ..Self::new(self.qp_type) };
+                *self = Self { receives, ..Self::new(self.qp_type) };
             }
             State::Err | State::Sqe => {
                 self.failure = Some((at, failure));
