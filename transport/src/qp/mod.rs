@@ -54,11 +54,11 @@ use alloc::vec::Vec;
 
 use crate::{
     congestion::{Rate, WindowConfig},
-    event::{Disposition, DropReason, Event},
+    event::{Disposition, DropReason, Event, Refusal},
     gids::Path,
     mem::AccessError,
     time::Instant,
-    wire::{NetHeader, Operation, Packet, Service},
+    wire::{NakCode, NetHeader, Operation, Packet, Service},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use attr::Reliability;
@@ -578,7 +578,9 @@ impl Qp {
             return self.fail(Failure::Request(WcError::protection(error)), env);
         }
         self.responder.responses.forget();
-        let outcome = self.responder.refuse_unplaced(error, &self.common, env);
+        self.responder.expected = self.responder.unplaced;
+        let (code, refusal) = (NakCode::RemoteOperationalError, Refusal::LocalBuffer(error));
+        let outcome = self.responder.refuse(code, refusal, &self.common, env);
         self.conclude(outcome, env);
     }
 

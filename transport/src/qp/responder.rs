@@ -403,17 +403,6 @@ impl Responder {
         Outcome::Fatal { disposition, event }
     }
 
-    pub(super) fn refuse_unplaced(
-        &mut self,
-        error: AccessError,
-        common: &Common,
-        env: &mut Env<'_>,
-    ) -> Outcome {
-        self.expected = self.unplaced;
-        let refusal = Refusal::LocalBuffer(error);
-        self.refuse(NakCode::RemoteOperationalError, refusal, common, env)
-    }
-
     /// Returns false if no receive is being filled.
     pub(super) fn fail_receive(
         &mut self,
