@@ -152,7 +152,7 @@ fn objects(longest: &mut Longest) {
     adapter.destroy_cq(cq.id()).unwrap();
     let cq = adapter.create_cq(1).unwrap();
     let room = cq.lacks(1 << 20);
-    longest.time("resize it", || adapter.resize_cq_in(cq.id(), 1 << 20, room).unwrap());
+    longest.time("resize it", || adapter.resize_cq(cq.id(), 1 << 20, room).unwrap());
     longest.time("destroy it", || adapter.destroy_cq(cq.id()).unwrap());
     let srq = adapter.create_srq(pd, SrqAttr { max_wr: FULL, max_sge: 32 }).unwrap();
     let full = RecvWr::new(1, vec![Sge { address: 0, length: 1, lkey: regions[0].lkey() }; 32]);

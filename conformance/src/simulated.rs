@@ -148,10 +148,10 @@ impl Simulated {
                         let _ = self.adapter.cm_reject(self.now, conn, RejectReason::CONSUMER, &[]);
                     }
                 }
-                ConnEvent::Disconnected { conn }
+                ConnEvent::Disconnected(conn)
                 | ConnEvent::Rejected { conn, .. }
-                | ConnEvent::Unreachable { conn }
-                | ConnEvent::ConnectError { conn } => {
+                | ConnEvent::Unreachable(conn)
+                | ConnEvent::ConnectError(conn) => {
                     // unknown if not from this peer
                     let _ = self.adapter.cm_disconnect(self.now, conn, &[]);
                     let at = self.connections.iter().position(|it| it.conn == conn);

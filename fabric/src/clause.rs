@@ -9,6 +9,7 @@ use rand_core::{RngCore, SeedableRng};
 use thiserror::Error;
 
 use crate::rule::Frequency;
+pub use crate::rule::Often;
 pub use quantity::{percentage, time};
 pub(crate) use quantity::{rate, size};
 
@@ -97,15 +98,6 @@ fn count(word: &str, example: &str) -> Result<u64, String> {
     }
 }
 
-/// Frequency in a clause: `3%`, `every 7`, `nth 3`, `once`, `twice`, `times 5`.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Often {
-    /// Selection; `None`: all.
-    pub frequency: Option<Frequency>,
-    /// Most hits; `None`: unlimited.
-    pub times: Option<u64>,
-}
-
 impl Often {
     /// Words for messages.
     pub const WORDS: &str = "a percentage, every N, nth N, once, twice, times N";
@@ -151,11 +143,11 @@ impl Counts {
     pub fn hits(&mut self, often: Often, chance: &mut Chance) -> bool {
         self.seen += 1;
         let hit = often.times.is_none_or(|times| self.hits < times)
-            && match often.frequency.unwrap_or_default() {
-                Frequency::Always => true,
-                Frequency::Chance(probability) => happens(&mut chance.0, probability),
-                Frequency::Every(n) => self.seen.is_multiple_of(n.max(1)),
-                Frequency::Nth(n) => self.seen == n,
+            && match often.frequency {
+                None => true,
+                Some(Frequency::Chance(probability)) => happens(&mut chance.0, probability),
+                Some(Frequency::Every(n)) => self.seen.is_multiple_of(n.max(1)),
+                Some(Frequency::Nth(n)) => self.seen == n,
             };
         self.hits += u64::from(hit);
         hit

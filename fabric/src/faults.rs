@@ -2,55 +2,43 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
-use roce_transport::wire::{NetHeader, Packet};
+use roce_transport::{
+    defaults,
+    wire::{NetHeader, Packet},
+};
 
 use super::{
-    clause::{Chance, Often, Tally, happens},
+    clause::{Chance, Tally, happens},
     queue::{Bottleneck, Receiver},
     rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
 
-/// Conditions of a network; perfect by default. Probabilities are 0 to 1.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Conditions {
-    /// Probability of loss.
-    pub loss: f64,
-    /// Probability of a duplicate, up to [`reorder_by`](Self::reorder_by) later.
-    pub duplication: f64,
-    /// Probability of a delay that lets later datagrams overtake.
-    pub reordering: f64,
-    /// Longest delay for reordering, 100 µs by default. Below the gap between datagrams, nothing
-    /// overtakes.
-    pub reorder_by: Duration,
-    /// Probability that one byte changes. The ICRC misses the BTH's congestion bits, and more under
-    /// [`Identification::Hidden`](super::Identification::Hidden).
-    pub corruption: f64,
-    /// Probability of a "congestion experienced" mark.
-    pub ecn: f64,
-    /// Minimum travel time.
-    pub delay: Duration,
-    /// Random addition to the delay; may reorder.
-    pub jitter: Duration,
-    /// Ports of limited rate before the delay, if any.
-    pub bottleneck: Option<Bottleneck>,
-    /// Limited receive buffers, if any.
-    pub receiver: Option<Receiver>,
-}
-
-impl Default for Conditions {
-    fn default() -> Self {
-        Self {
-            loss: 0.0,
-            duplication: 0.0,
-            reordering: 0.0,
-            reorder_by: Duration::from_micros(100),
-            corruption: 0.0,
-            ecn: 0.0,
-            delay: Duration::ZERO,
-            jitter: Duration::ZERO,
-            bottleneck: None,
-            receiver: None,
-        }
+defaults! {
+    /// Conditions of a network; perfect by default. Probabilities are 0 to 1.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub Conditions {
+        /// Probability of loss.
+        loss: f64 = 0.0;
+        /// Probability of a duplicate, up to [`reorder_by`](Self::reorder_by) later.
+        duplication: f64 = 0.0;
+        /// Probability of a delay that lets later datagrams overtake.
+        reordering: f64 = 0.0;
+        /// Longest delay for reordering, default 100 µs. Below the gap between datagrams, nothing
+        /// overtakes.
+        reorder_by: Duration = Duration::from_micros(100);
+        /// Probability that one byte changes. The ICRC misses the BTH's congestion bits, and more
+        /// under [`Identification::Hidden`](super::Identification::Hidden).
+        corruption: f64 = 0.0;
+        /// Probability of a "congestion experienced" mark.
+        ecn: f64 = 0.0;
+        /// Minimum travel time.
+        delay: Duration = Duration::ZERO;
+        /// Random addition to the delay; may reorder.
+        jitter: Duration = Duration::ZERO;
+        /// Ports of limited rate before the delay, if any.
+        bottleneck: Option<Bottleneck> = None;
+        /// Limited receive buffers, if any.
+        receiver: Option<Receiver> = None;
     }
 }
 
@@ -207,14 +195,13 @@ impl Faults {
         }
         let packet = Packet::parse(bytes).ok();
         for (rule, tally) in &self.rules {
-            let Rule { matcher, frequency, action, times, direction: _ } = rule;
+            let Rule { matcher, often, action, direction: _ } = rule;
             let concerned =
                 *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
             if !concerned || !matcher.matches(net, packet.as_ref()) {
                 continue;
             }
-            let often = Often { frequency: Some(*frequency), times: *times };
-            if tally.hits(often, &mut self.chance) {
+            if tally.hits(*often, &mut self.chance) {
                 return Some(*action);
             }
         }
@@ -274,7 +261,7 @@ fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
 mod tests {
     use roce_transport::wire::{FrameFields, Ident};
 
-    use super::super::rule::Matcher;
+    use super::super::rule::{Frequency, Matcher, Often};
     use super::*;
 
     fn judge(faults: &mut Faults) -> Verdict {
@@ -334,7 +321,8 @@ mod tests {
     #[test]
     fn hits_are_counted() {
         let mut faults = Faults::new(FaultPlan::default(), 1);
-        let rule = faults.add(Rule::new(Matcher::default(), Action::Drop).nth(2));
+        let often = Often { frequency: Some(Frequency::Nth(2)), times: None };
+        let rule = faults.add(Rule { often, ..Rule::new(Matcher::default(), Action::Drop) });
         for _ in 0..5 {
             judge(&mut faults);
         }

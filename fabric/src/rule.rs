@@ -3,7 +3,7 @@ use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 use roce_transport::{
     addr::Qpn,
     psn::Psn,
-    wire::{NetHeader, Operation, Packet, PacketPosition, Service, Syndrome},
+    wire::{MadHeader, NetHeader, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
 /// Direction, seen from the device.
@@ -113,12 +113,18 @@ impl Matcher {
     }
 }
 
-/// Selection among matching datagrams.
+/// Selection among matches: `3%`, `every 7`, `nth 3`, `once`, `twice`, `times 5`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Often {
+    /// Selection; `None`: all.
+    pub frequency: Option<Frequency>,
+    /// Most hits; `None`: unlimited.
+    pub times: Option<u64>,
+}
+
+/// Selection by chance or number.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Frequency {
-    /// All.
-    #[default]
-    Always,
     /// Each with this probability, 0 to 1.
     Chance(f64),
     /// Every n-th: 3 hits the third, sixth, …
@@ -165,11 +171,9 @@ pub enum Action {
 }
 
 fn message_of(packet: &Packet<'_>) -> Option<u16> {
-    const CLASS: u8 = 7;
-    let is_it =
-        packet.headers.bth().dest_qp == Qpn::new(1) && packet.payload.get(1) == Some(&CLASS);
-    let attribute = packet.payload.get(16..18).filter(|_| is_it)?;
-    Some(u16::from_be_bytes([attribute[0], attribute[1]]))
+    let mad = MadHeader::parse(packet.payload.first_chunk()?);
+    let is_it = packet.headers.bth().dest_qp == Qpn::GSI && mad.class == MadHeader::CM_CLASS;
+    is_it.then_some(mad.attribute)
 }
 
 const fn is_send(operation: Operation) -> bool {
@@ -193,11 +197,9 @@ pub struct Rule {
     /// Condition.
     pub matcher: Matcher,
     /// Selection.
-    pub frequency: Frequency,
+    pub often: Often,
     /// Action.
     pub action: Action,
-    /// Most hits; `None`: unlimited.
-    pub times: Option<u64>,
     /// Direction; `None`: both. No effect on an in-process network.
     pub direction: Option<Direction>,
 }
@@ -213,20 +215,7 @@ impl Rule {
     /// Hits everything that matches.
     #[must_use]
     pub const fn new(matcher: Matcher, action: Action) -> Self {
-        Self { matcher, frequency: Frequency::Always, action, times: None, direction: None }
-    }
-
-    /// Limits the number of hits.
-    #[must_use]
-    pub const fn times(mut self, times: u64) -> Self {
-        self.times = Some(times);
-        self
-    }
-
-    /// Hits only the `n`-th match, from 1.
-    #[must_use]
-    pub const fn nth(mut self, n: u64) -> Self {
-        self.frequency = Frequency::Nth(n);
-        self
+        let often = Often { frequency: None, times: None };
+        Self { matcher, often, action, direction: None }
     }
 }

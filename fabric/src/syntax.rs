@@ -121,11 +121,11 @@ impl Clause {
                 return Err("jitter is for every datagram; omit the condition".to_owned());
             }
         };
-        let Self { matcher, often: Often { frequency, times }, direction, .. } = self;
+        let Self { matcher, often, direction, .. } = self;
         if (action, direction) == (Action::NotReady, Some(Direction::Sent)) {
             return Err("\"tx\" is invalid: rnr concerns received packets; omit it".to_owned());
         }
-        Ok(Rule { matcher, frequency: frequency.unwrap_or_default(), action, times, direction })
+        Ok(Rule { matcher, often, action, direction })
     }
 }
 
@@ -283,17 +283,9 @@ mod tests {
             dst: Some("10.0.0.1".parse().unwrap()),
         };
         let action = Action::Delay(Duration::from_millis(5));
-        let frequency = Frequency::Chance(0.5);
-        assert_eq!(
-            rule,
-            Rule {
-                matcher,
-                frequency,
-                action,
-                times: Some(3),
-                direction: Some(Direction::Received)
-            }
-        );
+        let often = Often { frequency: Some(Frequency::Chance(0.5)), times: Some(3) };
+        let direction = Some(Direction::Received);
+        assert_eq!(rule, Rule { matcher, often, action, direction });
     }
 
     #[test]

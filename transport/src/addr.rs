@@ -208,11 +208,11 @@ impl AddressVector {
 }
 
 macro_rules! static_rates {
-    ($($(#[doc = $doc:literal])* $variant:ident = $code:literal;)*) => {
+    ($($variant:ident = $code:literal $doc:literal;)*) => {
         /// Static rate, in codes of `ibv_rate` and CM messages.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[repr(u8)]
-        pub enum StaticRate { #[default] $($(#[doc = $doc])* $variant = $code,)* }
+        pub enum StaticRate { #[default] $(#[doc = $doc] $variant = $code,)* }
 
         impl StaticRate {
             /// Every rate.
@@ -222,54 +222,30 @@ macro_rules! static_rates {
 }
 
 static_rates! {
-    /// Port rate.
-    Unlimited = 0;
-    /// 2.5 Gb/s.
-    Gbps2_5 = 2;
-    /// 5 Gb/s.
-    Gbps5 = 5;
-    /// 10 Gb/s.
-    Gbps10 = 3;
-    /// 14 Gb/s.
-    Gbps14 = 11;
-    /// 20 Gb/s.
-    Gbps20 = 6;
-    /// 25 Gb/s.
-    Gbps25 = 15;
-    /// 28 Gb/s.
-    Gbps28 = 19;
-    /// 30 Gb/s.
-    Gbps30 = 4;
-    /// 40 Gb/s.
-    Gbps40 = 7;
-    /// 50 Gb/s.
-    Gbps50 = 20;
-    /// 56 Gb/s.
-    Gbps56 = 12;
-    /// 60 Gb/s.
-    Gbps60 = 8;
-    /// 80 Gb/s.
-    Gbps80 = 9;
-    /// 100 Gb/s.
-    Gbps100 = 16;
-    /// 112 Gb/s.
-    Gbps112 = 13;
-    /// 120 Gb/s.
-    Gbps120 = 10;
-    /// 168 Gb/s.
-    Gbps168 = 14;
-    /// 200 Gb/s.
-    Gbps200 = 17;
-    /// 300 Gb/s.
-    Gbps300 = 18;
-    /// 400 Gb/s.
-    Gbps400 = 21;
-    /// 600 Gb/s.
-    Gbps600 = 22;
-    /// 800 Gb/s.
-    Gbps800 = 23;
-    /// 1,200 Gb/s.
-    Gbps1200 = 24;
+    Unlimited = 0 "Port rate.";
+    Gbps2_5 = 2 "2.5 Gb/s.";
+    Gbps5 = 5 "5 Gb/s.";
+    Gbps10 = 3 "10 Gb/s.";
+    Gbps14 = 11 "14 Gb/s.";
+    Gbps20 = 6 "20 Gb/s.";
+    Gbps25 = 15 "25 Gb/s.";
+    Gbps28 = 19 "28 Gb/s.";
+    Gbps30 = 4 "30 Gb/s.";
+    Gbps40 = 7 "40 Gb/s.";
+    Gbps50 = 20 "50 Gb/s.";
+    Gbps56 = 12 "56 Gb/s.";
+    Gbps60 = 8 "60 Gb/s.";
+    Gbps80 = 9 "80 Gb/s.";
+    Gbps100 = 16 "100 Gb/s.";
+    Gbps112 = 13 "112 Gb/s.";
+    Gbps120 = 10 "120 Gb/s.";
+    Gbps168 = 14 "168 Gb/s.";
+    Gbps200 = 17 "200 Gb/s.";
+    Gbps300 = 18 "300 Gb/s.";
+    Gbps400 = 21 "400 Gb/s.";
+    Gbps600 = 22 "600 Gb/s.";
+    Gbps800 = 23 "800 Gb/s.";
+    Gbps1200 = 24 "1,200 Gb/s.";
 }
 
 impl StaticRate {

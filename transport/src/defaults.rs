@@ -1,5 +1,6 @@
-//! Structs with a default per field.
-
+/// Struct with a default per field.
+#[doc(hidden)] // for the crates of this project
+#[macro_export]
 macro_rules! defaults {
     ($(#[$meta:meta])* $vis:vis $type:ident {
         $($(#[$doc:meta])* $field:ident: $of:ty = $default:expr;)*

@@ -1,6 +1,7 @@
 //! Asynchronous events, drop reasons and counters.
 
-use core::{fmt, ops::AddAssign};
+use alloc::{format, string::String};
+use core::ops::AddAssign;
 
 use derive_more::Display;
 
@@ -69,7 +70,7 @@ macro_rules! drop_reasons {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
         #[display("{}", self.text())]
         #[repr(u8)]
-        pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
+        pub enum DropReason { $(#[doc = concat!($text, ".\n")] $(#[doc = $doc])* $variant,)* }
 
         impl DropReason {
             /// Every reason.
@@ -91,68 +92,42 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// Shorter than its headers.
     TooShort "too_short" "shorter than its headers";
-    /// Length and pad count disagree.
     Padding "bad_padding" "a length that contradicts the pad count";
     /// Reserved opcode or unsupported service.
     UnknownOpcode "unknown_opcode" "unknown opcode";
     /// Transport version other than 0.
     TransportVersion "bad_transport_version" "unknown transport version";
-    /// No such queue pair.
     UnknownQp "unknown_qp" "no such queue pair";
-    /// Opcode of another transport service.
     WrongService "wrong_service" "the opcode is not of the queue pair's transport service";
-    /// Request to an XRC initiator, or response to a target.
     WrongRole "wrong_role" "a request to an XRC initiator, or a response to an XRC target";
-    /// Not in this state of the queue pair.
     QpState "bad_qp_state" "the queue pair's state does not accept the packet";
-    /// Not the peer's address.
     SourceAddress "bad_source_address" "not from the connected peer's address";
-    /// Not the queue pair's address.
     DestinationAddress "bad_destination_address" "not to the queue pair's own address";
-    /// Another RoCE version.
     RoceVersion "bad_roce_version" "of another version of RoCE than the connection";
-    /// No member in the multicast group.
     NotAttached "not_attached" "no queue pair is attached to the multicast group";
-    /// P_Key mismatch.
     PKey "bad_pkey" "partition key does not match";
-    /// Q_Key mismatch.
     QKey "bad_qkey" "queue key does not match";
-    /// Wrong ICRC.
     Icrc "bad_icrc" "invariant CRC is wrong";
-    /// Ahead of the expected PSN, after the NAK.
     OutOfSequence "out_of_sequence" "ahead of the expected PSN, and a NAK was already sent";
     /// Duplicate READ or atomic, forgotten or different.
     ReplayMissing "replay_missing" "a duplicate of a request that is too old to repeat";
-    /// Duplicate, while too many responses wait.
     ResponderBusy "responder_busy" "too many responses wait to be sent";
-    /// Response to a PSN never sent.
     ResponseOutsideWindow "response_outside_window" "a response to a packet that was not sent";
-    /// Response to an acknowledged request.
     StaleResponse "stale_response" "a response to a packet that is already acknowledged";
-    /// Not the response to the oldest request.
     UnexpectedResponse "unexpected_response" "a response that does not match the oldest request";
-    /// READ response after a gap; the missing part is retried.
     ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
-    /// Acknowledgement with payload.
     PayloadInAcknowledge "payload_in_acknowledge" "an acknowledgement with a payload";
-    /// Reserved syndrome.
     ReservedSyndrome "reserved_syndrome" "an acknowledgement with a reserved syndrome";
-    /// NAK during its own recovery.
     RecoveryUnderWay "recovery_under_way" "a NAK whose recovery is already under way";
     /// UC: part of a message that lost a packet.
     MessageBroken "message_broken" "part of a message with a missing packet";
-    /// UC: request not allowed.
     RequestRefused "request_refused" "a request that is not allowed, in a service without \
                                       responses";
     /// UC or UD: no receive request.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
-    /// Not a CM message, on QP1.
     NotAMad "not_a_mad" "not a MAD of the CM class";
-    /// CM: unknown connection.
     CmUnknownConnection "cm_unknown_connection" "for a connection that does not exist";
-    /// CM: not the peer's address.
     CmWrongPeer "cm_wrong_peer" "for a connection with another peer";
     /// CM: not in this state, mostly a retransmission.
     CmWrongState "cm_wrong_state" "not valid in the connection's state";
@@ -174,22 +149,28 @@ impl From<ParseError> for DropReason {
 }
 
 /// Result of handling a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Disposition {
     /// Request, executed.
+    #[display("executed")]
     Executed,
     /// Duplicate request: response sent, not executed.
+    #[display("a duplicate, response resent")]
     Duplicate,
     /// Request refused with this NAK or RNR NAK.
+    #[display("refused with {_0}: {_1}")]
     Refused(Syndrome, Refusal),
     /// Response that advanced the requester.
+    #[display("{}", progress(*completed))]
     Acknowledged {
         /// Completed or failed work requests.
         completed: u32,
     },
     /// NAK: the requester retransmits, waits or fails.
+    #[display("the requester acts on {_0}")]
     NakReceived(Syndrome),
     /// Multicast; each refused copy counts as a drop.
+    #[display("multicast: received by {taken} of {copies} queue pairs")]
     Replicated {
         /// Receiving queue pairs.
         taken: u32,
@@ -197,27 +178,18 @@ pub enum Disposition {
         copies: u32,
     },
     /// Congestion notification.
+    #[display("congestion notification")]
     Congestion,
     /// Dropped without a response.
+    #[display("dropped: {_0}")]
     Dropped(DropReason),
 }
 
-impl fmt::Display for Disposition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Executed => f.write_str("executed"),
-            Self::Duplicate => f.write_str("a duplicate, response resent"),
-            Self::Refused(syndrome, why) => write!(f, "refused with {syndrome}: {why}"),
-            Self::Acknowledged { completed: 0 } => f.write_str("progress"),
-            Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
-            Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
-            Self::NakReceived(syndrome) => write!(f, "the requester acts on {syndrome}"),
-            Self::Replicated { taken, copies } => {
-                write!(f, "multicast: received by {taken} of {copies} queue pairs")
-            }
-            Self::Congestion => f.write_str("congestion notification"),
-            Self::Dropped(reason) => write!(f, "dropped: {reason}"),
-        }
+fn progress(completed: u32) -> String {
+    match completed {
+        0 => "progress".into(),
+        1 => "completes a work request".into(),
+        more => format!("completes {more} work requests"),
     }
 }
 
@@ -249,12 +221,10 @@ macro_rules! totals {
                     .map(|(name, explanation, value)| Counter { name, explanation: explanation.trim_ascii(), value })
             }
 
-            pub(crate) const fn add_difference(&mut self, before: &Self, after: &Self) {
+            pub(crate) fn add_difference(&mut self, before: &Self, after: &Self) {
                 $(self.$name += after.$name - before.$name;)*
-                let mut index = 0;
-                while index < self.dropped.len() {
-                    self.dropped[index] += after.dropped[index] - before.dropped[index];
-                    index += 1;
+                for &reason in DropReason::ALL {
+                    self.dropped[reason as usize] += after.dropped(reason) - before.dropped(reason);
                 }
             }
         }

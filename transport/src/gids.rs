@@ -150,10 +150,8 @@ impl GidTable {
         let exact = position(&|gid| gid == grh.dst.into());
         let of_family = || position(&|gid| gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
         let index = exact.or_else(|| grh.dst.is_multicast().then(of_family).flatten())?;
-        let traffic_class = match grh.traffic_class {
-            congested if congested & 3 == 3 => congested & !1,
-            other => other,
-        };
+        let mark = u8::from(grh.traffic_class & 3 == 3); // CE becomes ECT(0)
+        let traffic_class = grh.traffic_class & !mark;
         let Grh { src, flow_label, .. } = *grh;
         Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), index) })
     }

@@ -92,7 +92,7 @@ impl Values {
     }
 
     fn xrceth(&self) -> XrcEth {
-        XrcEth(SrqId::new(self.words[5]))
+        XrcEth { srq: SrqId::new(self.words[5]) }
     }
 }
 

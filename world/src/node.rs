@@ -7,6 +7,7 @@ use std::{
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
+    defaults,
     ids::PdId,
     mem::{Access, HeapMemory, Memory, MrAttr, Region},
     psn::Psn,
@@ -29,30 +30,18 @@ pub(crate) struct EndQp {
     pub(crate) qpn: Qpn,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) mtu: Mtu,
-    /// 67 ms
-    pub(crate) timeout: u8,
-    pub(crate) retry_cnt: u8,
-    /// 1.28 ms
-    pub(crate) min_rnr_timer: u8,
-    pub(crate) depth: u32,
-    pub(crate) traffic_class: u8,
-    pub(crate) srq: Option<SrqId>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            mtu: Mtu::B1024,
-            timeout: 14,
-            retry_cnt: 7,
-            min_rnr_timer: 14,
-            depth: 64,
-            traffic_class: 0,
-            srq: None,
-        }
+defaults! {
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) Options {
+        mtu: Mtu = Mtu::B1024;
+        /// 67 ms
+        timeout: u8 = 14;
+        retry_cnt: u8 = 7;
+        /// 1.28 ms
+        min_rnr_timer: u8 = 14;
+        depth: u32 = 64;
+        traffic_class: u8 = 0;
+        srq: Option<SrqId> = None;
     }
 }
 

@@ -1,37 +1,27 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use roce_transport::mem::RKey;
+use roce_transport::{defaults, mem::RKey};
 
 use crate::line::End;
 
 /// Limit for a player's own scenario.
 pub const MOST_RECORDS: usize = 20_000;
 
-/// A player's choices.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// Seed of the network; 1 by default.
-    pub seed: u64,
-    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan) instead of the 5 µs delay. The scenario's
-    /// clauses follow; a port replaces the scenario's.
-    pub network: Option<String>,
-    /// Fates by datagram number.
-    pub fates: BTreeMap<u64, Fate>,
-    /// Additional requests, ordered by [`Post::after`].
-    pub posts: Vec<Post>,
-    /// Records after which the scenario ends; no limit by default.
-    pub most_records: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            network: None,
-            fates: BTreeMap::new(),
-            posts: Vec::new(),
-            most_records: usize::MAX,
-        }
+defaults! {
+    /// A player's choices.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub Settings {
+        /// Seed of the network; default 1.
+        seed: u64 = 1;
+        /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan) instead of the 5 µs delay. The
+        /// scenario's clauses follow; a port replaces the scenario's.
+        network: Option<String> = None;
+        /// Fates by datagram number.
+        fates: BTreeMap<u64, Fate> = BTreeMap::new();
+        /// Additional requests, ordered by [`Post::after`].
+        posts: Vec<Post> = Vec::new();
+        /// Records after which the scenario ends; default no limit.
+        most_records: usize = usize::MAX;
     }
 }
 

@@ -319,12 +319,9 @@ impl<'a> World<'a> {
                 self.line(Line { at, event, tone: Tone::Bad, datagram })?;
             }
         }
-        if self.recorded > self.settings.most_records {
-            return Err(format!(
-                "ended after {} events: this may go on for ever",
-                self.settings.most_records
-            )
-            .into());
+        let most = self.settings.most_records;
+        if self.recorded > most {
+            return Err(format!("ended after {most} events: this may go on for ever").into());
         }
         Ok(())
     }
@@ -373,24 +370,12 @@ struct Sent {
 }
 
 fn apply(fate: Fate, verdict: &mut Verdict) {
+    verdict.lost = fate == Fate::Lose;
     match fate {
-        Fate::Pass => {
-            verdict.lost = false;
-            verdict.copy = None;
-            verdict.corruption = None;
-        }
-        Fate::Lose => verdict.lost = true,
-        Fate::Hold(time) => {
-            verdict.lost = false;
-            verdict.delay = verdict.delay.saturating_add(time);
-        }
-        Fate::Double => {
-            verdict.lost = false;
-            verdict.copy = Some(verdict.delay.saturating_add(COPY_AFTER));
-        }
-        Fate::Damage(offset) => {
-            verdict.lost = false;
-            verdict.corruption = Some(Corruption { offset, mask: 1 });
-        }
+        Fate::Pass => (verdict.copy, verdict.corruption) = (None, None),
+        Fate::Lose => {}
+        Fate::Hold(time) => verdict.delay = verdict.delay.saturating_add(time),
+        Fate::Double => verdict.copy = Some(verdict.delay.saturating_add(COPY_AFTER)),
+        Fate::Damage(offset) => verdict.corruption = Some(Corruption { offset, mask: 1 }),
     }
 }

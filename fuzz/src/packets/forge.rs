@@ -149,7 +149,10 @@ fn transport(
         mend_keys(&mut ext, world, opcode, key, payload.len());
     }
     let xrceth = packet.headers.xrceth().map(|xrceth| match mend.has(Mend::KEYS) {
-        true => XrcEth(if key & 0x70 == 0x70 { world.foreign_srq } else { world.xrc_srq }),
+        true => {
+            let is_foreign = key & 0x70 == 0x70;
+            XrcEth { srq: if is_foreign { world.foreign_srq } else { world.xrc_srq } }
+        }
         false => xrceth,
     });
     let headers =

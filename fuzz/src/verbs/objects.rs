@@ -273,7 +273,7 @@ impl Side {
                 limit: LIMITS.max_cqe,
             });
             let expected = if (1..=LIMITS.max_cqe).contains(&capacity) { Ok(()) } else { wrong };
-            let result = self.adapter.resize_cq(id, capacity);
+            let result = self.adapter.resize_cq(id, capacity, None);
             self.judge(&before, result, Some(expected));
             assert_eq!(self.cqs[usize::from(which)].cq.len(), held);
         } else {

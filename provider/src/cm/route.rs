@@ -378,21 +378,21 @@ impl EventSink for CmDispatcher {
                     self.forget(conn);
                 }
             }
-            ConnEvent::Unreachable { conn } => {
+            ConnEvent::Unreachable(conn) => {
                 let status = Status::Errno(libc::ETIMEDOUT);
                 self.emit(conn, EventKind::Unreachable, status, Param::None);
                 self.forget(conn);
             }
-            ConnEvent::ConnectError { conn } => {
+            ConnEvent::ConnectError(conn) => {
                 self.fail_qp(conn, adapter, now);
                 let status = Status::Errno(libc::EINVAL);
                 self.emit(conn, EventKind::ConnectError, status, Param::None);
                 self.forget(conn);
             }
-            ConnEvent::Disconnected { conn } => {
+            ConnEvent::Disconnected(conn) => {
                 self.emit(conn, EventKind::Disconnected, Status::Success, Param::None);
             }
-            ConnEvent::TimeWaitExit { conn } => {
+            ConnEvent::TimeWaitExit(conn) => {
                 self.emit(conn, EventKind::TimewaitExit, Status::Success, Param::None);
                 self.forget(conn);
             }

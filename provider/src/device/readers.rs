@@ -14,7 +14,6 @@ use crate::{
 pub(super) struct Readers {
     observers: Option<SharedObservers>,
     sink: Option<SharedSink>,
-    latest: usize,
 }
 
 #[derive(Clone)]
@@ -37,11 +36,10 @@ impl Readers {
             observers.push(Box::new(capture));
         }
         observers.extend(observer);
-        let Trace { sink, latest } = trace;
         let observers =
             (!observers.is_empty()).then(|| SharedObservers(Arc::new(Mutex::new(observers))));
-        let sink = sink.map(|sink| SharedSink(Arc::new(Mutex::new(sink))));
-        Ok(Self { observers, sink, latest })
+        let sink = trace.sink.map(|sink| SharedSink(Arc::new(Mutex::new(sink))));
+        Ok(Self { observers, sink })
     }
 
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
@@ -49,8 +47,7 @@ impl Readers {
     }
 
     pub(super) fn trace(&self) -> Trace {
-        let sink = self.sink.clone().map(|sink| Box::new(sink) as _);
-        Trace { sink, latest: self.latest }
+        Trace { sink: self.sink.clone().map(|sink| Box::new(sink) as _) }
     }
 }
 

@@ -114,7 +114,7 @@ impl CompletionQueue {
         let fits = context.inner.engine.lock().adapter().fits_cq(capacity);
         context.explained("ibv_resize_cq", fits)?;
         let room = self.inner.ring.lacks(capacity); // without the lock: it may take long
-        let resize = |engine: &Engine| engine.alter(|it| it.resize_cq_in(id, capacity, room));
+        let resize = |engine: &Engine| engine.alter(|it| it.resize_cq(id, capacity, room));
         let resized = context.inner.shards.at(&self.inner.place, resize);
         context.explained("ibv_resize_cq", resized)
     }

@@ -58,17 +58,13 @@ impl Adapter {
         self.tables.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// Resizes a completion queue (`ibv_resize_cq`), also during polling.
+    /// Resizes a completion queue (`ibv_resize_cq`), also during polling, with
+    /// [missing](CompletionQueue::lacks) memory if given.
     ///
     /// # Errors
     /// [`ObjectError::Size`]; [`ObjectError::Held`] if too small; [`ObjectError::Overrun`] after an
     /// overflow; [`ObjectError::Unknown`].
-    pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
-        self.resize_cq_in(id, capacity, None)
-    }
-
-    /// As [`resize_cq`](Self::resize_cq), with [missing](CompletionQueue::lacks) memory.
-    pub fn resize_cq_in(
+    pub fn resize_cq(
         &mut self,
         id: CqId,
         capacity: usize,
@@ -88,14 +84,9 @@ impl Adapter {
     /// [`ObjectError::Size`] above 65,535 µs; [`ObjectError::Unknown`].
     pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
-        let limit = usize::from(u16::MAX);
-        let period = u16::try_from(moderation.period.as_micros());
-        let period = period.map_err(|_| ObjectError::Size {
-            what: ObjectSize::CqPeriod,
-            least: 0,
-            limit,
-        })?;
-        if cq.moderate(moderation.count, period) {
+        let period = usize::try_from(moderation.period.as_micros()).unwrap_or(usize::MAX);
+        size(ObjectSize::CqPeriod, period, 0, usize::from(u16::MAX))?;
+        if cq.moderate(moderation.count, period as u16) {
             self.reports.events.push_back(Event::Completion(id));
         }
         Ok(())
@@ -137,15 +128,12 @@ impl Adapter {
             }
         }
         while let Some(id) = self.reports.cqs.deferred.pop() {
-            let index = id.0 as usize;
-            self.tables.set_cq_timer(index);
+            self.tables.set_cq_timer(id.0 as usize);
         }
         while let Some(id) = self.reports.cqs.overrun.pop() {
             for index in 0..self.sending.places() {
                 let Some(qp) = self.qps.get(index) else { continue };
-                if qp.common.completes_in(id)
-                    && !matches!(qp.common.state, State::Reset | State::Err)
-                {
+                if qp.common.completes_in(id) && qp.is_alive() {
                     let (qp, mut env) = self.split(index, now);
                     qp.fail(Failure::CqOverrun(id), &mut env);
                     self.record_decisions(now, index);

@@ -207,18 +207,8 @@ impl Adapter {
     }
 
     fn move_qp(&mut self, now: Instant, setup: &QpSetup) -> Result<(), ModifyError> {
-        let QpSetup {
-            qpn,
-            dest_qpn,
-            rq_psn,
-            sq_psn,
-            av,
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            min_rnr_timer,
-            ..
-        } = *setup;
+        let QpSetup { qpn, dest_qpn, rq_psn, av, min_rnr_timer, .. } = *setup;
+        let QpSetup { sq_psn, timeout, retry_cnt, rnr_retry, .. } = *setup;
         let qp_type = self.query_qp(qpn).ok_or(ModifyError::UnknownQp)?.qp_type;
         let path_mtu = setup.path_mtu.unwrap_or(self.resources.gids.port_mtu());
         if matches!(qp_type, QpType::Ud | QpType::RawPacket) {
@@ -278,9 +268,8 @@ impl Adapter {
             transaction: mad.transaction,
             rng: &mut self.rng,
         };
-        match self.cm.handle(&mad.message, &mut arrival)? {
-            ReplyOutcome::Handled => {}
-            ReplyOutcome::MoveQueuePair(conn) => self.follow(now, conn),
+        if let ReplyOutcome::MoveQueuePair(conn) = self.cm.handle(&mad.message, &mut arrival)? {
+            self.follow(now, conn);
         }
         Ok(Disposition::Executed)
     }

@@ -30,7 +30,7 @@ struct Destination {
     shrunk: Option<Instant>,
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Destinations {
     config: WindowConfig,
     all: Slab<Destination>,
@@ -41,13 +41,7 @@ pub(super) struct Destinations {
 
 impl Destinations {
     pub(super) fn new(config: WindowConfig) -> Self {
-        Self {
-            config,
-            all: Slab::new(),
-            by_address: BTreeMap::new(),
-            of: Vec::new(),
-            shares: Vec::new(),
-        }
+        Self { config, ..Self::default() }
     }
 
     fn of(&self, index: usize) -> Option<usize> {

@@ -1,82 +1,43 @@
-use thiserror::Error;
+use crate::named::{errors, named};
 
-use crate::named::named;
-
-/// Creation or destruction error; nothing changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum ObjectError {
-    /// Limit reached.
-    #[error("too many {what}; at most {limit}")]
-    TooMany {
-        /// Kind.
-        what: ObjectKind,
-        /// Limit.
-        limit: usize,
-    },
-    /// Out of range.
-    #[error("{what} is out of range; expected {least} to {limit}")]
-    Size {
-        /// Size.
-        what: ObjectSize,
-        /// Least value.
-        least: usize,
-        /// Greatest value.
-        limit: usize,
-    },
-    /// Too many completions held.
-    #[error("the completion queue holds {0} completions, more than the new size; poll it first")]
-    Held(usize),
-    /// The completion queue overflowed.
-    #[error("the completion queue has overflowed; make a new one")]
-    Overrun,
-    /// Missing GID index, or another address family.
-    #[error("GID index {0} does not exist, or its address family is not the destination's")]
-    GidIndex(u16),
-    /// RoCE v1 entry, unable to send.
-    #[error("GID index {0} is a RoCE v1 entry, which this link cannot send; use a RoCE v2 entry")]
-    RoceV1(u16),
-    /// No such object.
-    #[error("no such object")]
-    Unknown,
-    /// Mismatched parts.
-    #[error(transparent)]
-    Mismatch(#[from] ObjectMismatch),
-    /// No raw frames on this link.
-    #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]
-    NoFrames,
-    /// Used by another object.
-    #[error("still in use")]
-    InUse,
+errors! {
+    /// Creation or destruction error; nothing changed.
+    #[non_exhaustive]
+    ObjectError {
+        TooMany { what: ObjectKind, limit: usize } "too many {what}; at most {limit}";
+        Size { what: ObjectSize, least: usize, limit: usize }
+            "{what} is out of range; expected {least} to {limit}";
+        Held(usize)
+            "the completion queue holds {0} completions, more than the new size; poll it first";
+        Overrun "the completion queue has overflowed; make a new one";
+        GidIndex(u16)
+            "GID index {0} does not exist, or its address family is not the destination's";
+        RoceV1(u16)
+            "GID index {0} is a RoCE v1 entry, which this link cannot send; use a RoCE v2 entry";
+        Unknown "no such object";
+        /// Mismatched parts.
+        #[error("{0}")]
+        Mismatch(ObjectMismatch);
+        NoFrames "the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE";
+        InUse "still in use";
+    }
 }
 
-/// Mismatched parts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum ObjectMismatch {
-    /// XRC target with queues.
-    #[error("an XRC target is made in an XRC domain, without queues")]
-    TargetWithQueues,
-    /// XRC initiator with an SRQ.
-    #[error("an XRC initiator has no receive queue")]
-    InitiatorWithSrq,
-    /// Raw packet queue pair with an SRQ.
-    #[error("a raw packet queue pair takes no shared receive queue")]
-    RawWithSrq,
-    /// XRC SRQ, which serves XRC targets only.
-    #[error("an XRC SRQ serves XRC targets only")]
-    XrcSrq,
-    /// Queues of different shards.
-    #[error(
-        "the completion queues and the shared receive queue are of different shards; create them \
-         on one"
-    )]
-    Shards,
-    /// Type 1 window with several shards.
-    #[error(
-        "a device with several shards has no memory windows of type 1; use type 2, or one shard"
-    )]
-    Type1Window,
+errors! {
+    /// Mismatched parts.
+    #[non_exhaustive]
+    ObjectMismatch {
+        TargetWithQueues "an XRC target is made in an XRC domain, without queues";
+        InitiatorWithSrq "an XRC initiator has no receive queue";
+        RawWithSrq "a raw packet queue pair takes no shared receive queue";
+        XrcSrq "an XRC SRQ serves XRC targets only";
+        Shards
+            "the completion queues and the shared receive queue are of different shards; create \
+             them on one";
+        Type1Window
+            "a device with several shards has no memory windows of type 1; use type 2, or one \
+             shard";
+    }
 }
 
 named! {
@@ -122,6 +83,12 @@ named! {
         MaxSge "max_sge";
         /// `CqModeration::period`, in microseconds.
         CqPeriod "cq_period in µs";
+    }
+}
+
+impl From<ObjectMismatch> for ObjectError {
+    fn from(mismatch: ObjectMismatch) -> Self {
+        Self::Mismatch(mismatch)
     }
 }
 

@@ -37,7 +37,6 @@ mod transmit;
 mod turns;
 
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
-use core::fmt;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -79,6 +78,8 @@ use tables::Tables;
 use turns::{QUANTUM, Turn};
 
 /// See the [module's documentation](self).
+#[derive(derive_more::Debug)]
+#[debug("Adapter {{ {:?}, {} queue pairs, .. }}", resources.gids.entries(), qps.len())]
 pub struct Adapter {
     rng: ChaCha12Rng,
     limits: Limits,
@@ -581,16 +582,6 @@ impl Adapter {
         self.record_headroom(index, now);
         self.check_cqs(now);
         result
-    }
-}
-
-impl fmt::Debug for Adapter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adapter")
-            .field("gids", &self.resources.gids.entries())
-            .field("qps", &self.qps.len())
-            .field("port_active", &self.port_active)
-            .finish_non_exhaustive()
     }
 }
 

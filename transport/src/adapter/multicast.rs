@@ -1,46 +1,30 @@
 //! Multicast (9.5.2, 10.5, A17.4.5). As in hardware and rxe, an attached sender receives its own
 //! datagrams.
 
-use thiserror::Error;
-
 use super::Adapter;
 use crate::{
     addr::Gid,
     event::{Disposition, DropReason},
     ids::Qpn,
+    named::errors,
     qp::QpType,
     time::Instant,
+    trace::{PacketRecord, What},
     wire::{Datagram, NetHeader, Packet, Service},
 };
 
-/// Attach or detach error; nothing changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum McastError {
-    /// No such queue pair (`EINVAL`).
-    #[error("no such queue pair")]
-    UnknownQp,
-    /// Not a UD queue pair (`EINVAL`).
-    #[error("{0} queue pairs cannot join multicast groups; use a UD queue pair")]
-    WrongService(QpType),
-    /// Not a multicast address (`EINVAL`).
-    #[error("{0} is not a multicast address")]
-    NotMulticast(Gid),
-    /// Too many groups (`ENOMEM`).
-    #[error("too many multicast groups; at most {limit}")]
-    TooManyGroups {
-        /// Limit.
-        limit: usize,
-    },
-    /// Too many members (`ENOMEM`).
-    #[error("too many queue pairs in the multicast group; at most {limit}")]
-    TooManyMembers {
-        /// Limit.
-        limit: usize,
-    },
-    /// Not a member (`EINVAL`).
-    #[error("the queue pair is not attached to {0}")]
-    NotAttached(Gid),
+errors! {
+    /// Attach or detach error; nothing changed.
+    #[non_exhaustive]
+    McastError {
+        UnknownQp "no such queue pair";
+        WrongService(QpType) "{0} queue pairs cannot join multicast groups; use a UD queue pair";
+        NotMulticast(Gid) "{0} is not a multicast address";
+        TooManyGroups { limit: usize } "too many multicast groups; at most {limit}";
+        TooManyMembers { limit: usize }
+            "too many queue pairs in the multicast group; at most {limit}";
+        NotAttached(Gid) "the queue pair is not attached to {0}";
+    }
 }
 
 impl Adapter {
@@ -145,7 +129,10 @@ impl Adapter {
             let counted = self.counted_before(index);
             let mark = self.begin_record(now);
             let disposition = self.deliver_copy(now, index, datagram, packet);
-            self.end_copy(mark, now, index, datagram, packet, disposition);
+            self.end_record(mark, now, self.qps[index].common.qpn, || {
+                let packet = PacketRecord::new(datagram.net, packet);
+                What::Arrived { packet, disposition }
+            });
             match disposition {
                 Disposition::Dropped(reason) => self.reports.counters.count_drop(reason),
                 _ => taken += 1,

@@ -427,9 +427,7 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
-        self.recorded(Instant::ZERO, qpn, || Call::DestroyQp, |adapter| adapter.remove_qp(qpn))?;
-        self.record_gone(qpn);
-        Ok(())
+        self.recorded(Instant::ZERO, qpn, || Call::DestroyQp, |adapter| adapter.remove_qp(qpn))
     }
 
     /// Takes a queue pair's requests before RESET or destruction, to drop them outside the lock.

@@ -63,11 +63,8 @@ impl Adapter {
         self.resources.gids.port_mtu = mtu;
         if self.port_active != active {
             self.port_active = active;
-            self.reports.events.push_back(if active {
-                Event::PortActive
-            } else {
-                Event::PortError
-            });
+            let event = if active { Event::PortActive } else { Event::PortError };
+            self.reports.events.push_back(event);
         }
     }
 
@@ -78,11 +75,7 @@ impl Adapter {
         }
         self.reports.events.push_back(Event::DeviceFatal);
         for index in 0..self.sending.places() {
-            if self
-                .qps
-                .get(index)
-                .is_some_and(|qp| !matches!(qp.common.state, State::Reset | State::Err))
-            {
+            if self.qps.get(index).is_some_and(Qp::is_alive) {
                 self.with_qp(index, now, |qp, env| qp.fail(Failure::Device, env));
             }
         }
@@ -94,9 +87,7 @@ impl Adapter {
         for index in 0..self.sending.places() {
             let Some(qp) = self.qps.get(index) else { continue };
             let own = qp.common.qpn;
-            if matches!(qp.common.state, State::Reset | State::Err)
-                || qpn.is_some_and(|qpn| qpn != own)
-            {
+            if !qp.is_alive() || qpn.is_some_and(|qpn| qpn != own) {
                 continue;
             }
             self.with_qp(index, now, |qp, env| qp.fail(Failure::Injected, env));
@@ -116,17 +107,14 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::InUse`] if a queue pair outside RESET would lose its key; nothing changes.
     pub fn set_pkeys(&mut self, pkeys: PKeyTable) -> Result<(), ObjectError> {
-        let used = |qp: &Qp| qp.common.state != State::Reset;
-        if self
-            .qps
-            .iter()
-            .any(|(_, qp)| used(qp) && pkeys.get(qp.common.admission.pkey_index).is_none())
-        {
+        let lacks_key = |Common { state, admission, .. }: &Common| {
+            *state != State::Reset && pkeys.get(admission.pkey_index).is_none()
+        };
+        if self.qps.iter().any(|(_, qp)| lacks_key(&qp.common)) {
             return Err(ObjectError::InUse);
         }
-        for (_, qp) in self.qps.iter_mut() {
-            qp.common.admission.pkey =
-                pkeys.get(qp.common.admission.pkey_index).unwrap_or(qp.common.admission.pkey);
+        for (_, Qp { common: Common { admission, .. }, .. }) in self.qps.iter_mut() {
+            admission.pkey = pkeys.get(admission.pkey_index).unwrap_or(admission.pkey);
         }
         self.resources.pkeys = pkeys;
         self.reports.events.push_back(Event::PKeyChange);

@@ -11,12 +11,6 @@ impl Adapter {
         self.sending.frames.mtu = mtu;
     }
 
-    /// MTU of frames.
-    #[must_use]
-    pub const fn frame_mtu(&self) -> Option<u32> {
-        self.sending.frames.mtu
-    }
-
     /// True if [`poll_frame`](Self::poll_frame) has work.
     #[must_use]
     pub fn has_frames(&self) -> bool {

@@ -12,11 +12,6 @@ use crate::{
 };
 
 impl Adapter {
-    /// A queue pair's [latest](crate::trace::Trace::latest) records, oldest first.
-    pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
-        self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
-    }
-
     #[inline]
     pub(super) fn begin_record(&mut self, now: Instant) -> Mark {
         if self.recorder.is_some() { self.set_mark(now) } else { Mark(None) }
@@ -147,28 +142,6 @@ impl Adapter {
         *entry(&mut recorder.paces, index) = qp.pace();
     }
 
-    pub(super) fn record_gone(&mut self, qpn: Qpn) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.latest.forget(qpn);
-        }
-    }
-
-    pub(super) fn end_copy(
-        &mut self,
-        mark: Mark,
-        now: Instant,
-        index: usize,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-        disposition: Disposition,
-    ) {
-        let qpn = self.qps.get(index).map_or_else(Qpn::default, |qp| qp.common.qpn);
-        self.end_record(mark, now, qpn, || {
-            let packet = PacketRecord::new(datagram.net, packet);
-            What::Arrived { packet, disposition }
-        });
-    }
-
     #[inline]
     pub(super) fn end_arrival(
         &mut self,
@@ -215,12 +188,7 @@ impl Adapter {
             return;
         }
         for record in recorder.held.drain(..) {
-            if record.qpn == Qpn::GSI || self.qps.index_of(record.qpn).is_some() {
-                recorder.latest.keep(&record);
-            }
-            if let Some(sink) = &mut recorder.sink {
-                sink.record(record);
-            }
+            recorder.sink.record(record);
         }
     }
 }

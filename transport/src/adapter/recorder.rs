@@ -6,12 +6,11 @@ use crate::{
     ids::Qpn,
     qp::{Qp, WindowCause},
     time::Instant,
-    trace::{Latest, Record, Sink, Trace, What},
+    trace::{Record, Sink, Trace, What},
 };
 
 pub(super) struct Recorder {
-    pub(super) sink: Option<Box<dyn Sink>>,
-    pub(super) latest: Latest,
+    pub(super) sink: Box<dyn Sink>,
     pub(super) now: Instant,
     pub(super) held: Vec<Record>,
     /// Nested calls and arrivals.
@@ -25,16 +24,9 @@ pub(super) struct Mark(pub(super) Option<usize>);
 
 impl Recorder {
     pub(super) fn new(trace: Trace) -> Option<Box<Self>> {
-        (!trace.is_null()).then(|| {
-            Box::new(Self {
-                sink: trace.sink,
-                latest: Latest::new(trace.latest),
-                now: Instant::ZERO,
-                held: Vec::new(),
-                depth: 0,
-                paces: Vec::new(),
-            })
-        })
+        let sink = trace.sink?;
+        let (now, held, paces) = (Instant::ZERO, Vec::new(), Vec::new());
+        Some(Box::new(Self { sink, now, held, depth: 0, paces }))
     }
 
     pub(super) fn push(&mut self, now: Instant, qpn: Qpn, what: What) {

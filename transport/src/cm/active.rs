@@ -9,7 +9,7 @@ use super::{
     common::Common,
     config::MAX_ACK_DELAY,
     connection::{Connection, Remote},
-    connections::{Connections, ReplyOutcome, find_own, get_mut},
+    connections::{Connections, ReplyOutcome, commanded, find},
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
@@ -69,7 +69,7 @@ impl Connections {
     ) -> Result<ReplyOutcome, DropReason> {
         let id = rep.remote_id;
         let is_own = self.common.config.ids.contains(&id);
-        let conn = match find_own(&mut self.conns, id, arrival) {
+        let conn = match find(&mut self.conns, id, None, arrival) {
             Ok(conn) => conn,
             // given up; the peer still waits
             Err(DropReason::CmUnknownConnection) if is_own => {
@@ -92,7 +92,7 @@ impl Connections {
             return Ok(ReplyOutcome::Handled);
         }
         self.common.deadlines.clear(id);
-        let conn = find_own(&mut self.conns, id, arrival)?;
+        let conn = find(&mut self.conns, id, None, arrival)?;
         let Some(terms) = &mut conn.terms else { return Err(DropReason::CmWrongState) };
         terms.rep = *rep;
         if terms.fits_ack_delay {
@@ -134,8 +134,7 @@ impl Connections {
     }
 
     pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
-        self.check(id, Trigger::Establish)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Establish)?;
         let private_data = private_data(bytes)?;
         conn.advance(Trigger::Establish, CmState::Established);
         send_rtu(&mut self.common, id.0, conn, private_data, MadReason::First);
@@ -154,7 +153,7 @@ impl Connections {
     /// Rejects: the queue pair could not follow.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         if self.reject(now, id, RejectReason::CONSUMER, &[]).is_ok() {
-            self.emit(id.0, |conn| ConnEvent::ConnectError { conn });
+            self.emit(id.0, ConnEvent::ConnectError);
             if let Some(conn) = self.conns.get_mut(&id.0) {
                 conn.abandoned = true;
             }

@@ -34,6 +34,7 @@ pub(crate) struct OutgoingMad {
     pub(crate) reason: MadReason,
 }
 
+#[derive(Default)]
 pub(super) struct Common {
     pub(super) config: CmConfig,
     pub(super) guid: u64,
@@ -42,7 +43,7 @@ pub(super) struct Common {
     pub(super) time_waits: Deadlines,
     /// Communication IDs, each with the peer charged for its REQ.
     pub(super) ids: HashMap<u32, Option<IpAddr>, IdHasher>,
-    requests: BTreeMap<IpAddr, usize>,
+    pub(super) requests: BTreeMap<IpAddr, usize>,
     pub(super) outbox: VecDeque<OutgoingMad>,
     pub(super) events: VecDeque<ConnEvent>,
     pub(super) records: VecDeque<ConnId>,
@@ -56,22 +57,6 @@ pub trait RequestFaults: Send + fmt::Debug {
 }
 
 impl Common {
-    pub(super) fn new(config: CmConfig, guid: u64) -> Self {
-        Self {
-            config,
-            guid,
-            listeners: Listeners::default(),
-            deadlines: Deadlines::default(),
-            time_waits: Deadlines::default(),
-            ids: HashMap::default(),
-            requests: BTreeMap::new(),
-            outbox: VecDeque::new(),
-            events: VecDeque::new(),
-            records: VecDeque::new(),
-            faults: None,
-        }
-    }
-
     /// Most connections, and most in time wait.
     fn most(&self) -> usize {
         // half the range in use: two draws find a free ID on average

@@ -58,7 +58,7 @@ pub(super) type Conns = HashMap<u32, Connection, IdHasher>;
 impl Connections {
     pub(crate) fn new(config: CmConfig, guid: u64) -> Self {
         Self {
-            common: Common::new(config, guid),
+            common: Common { config, guid, ..Common::default() },
             conns: Conns::default(),
             by_remote_id: BTreeMap::new(),
             by_remote_qpn: BTreeMap::new(),
@@ -83,14 +83,6 @@ impl Connections {
     #[must_use]
     pub fn qp_setup(&self, id: ConnId) -> Option<QpSetup> {
         self.conns.get(&id.0)?.qp_setup()
-    }
-
-    pub(super) fn check(&self, id: ConnId, command: Trigger) -> Result<(), ConnError> {
-        match self.state(id) {
-            Some(state) if state.expects(command) => Ok(()),
-            Some(state) => Err(ConnError::State(state)),
-            None => Err(ConnError::Unknown),
-        }
     }
 
     /// Rejects incoming requests, for tests of programs.
@@ -171,7 +163,7 @@ impl Connections {
     }
 
     pub(super) fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let conn = find_own(&mut self.conns, mra.remote_id, arrival)?;
+        let conn = find(&mut self.conns, mra.remote_id, None, arrival)?;
         let (trigger, next) = match mra.about {
             About::Req => (Trigger::MraOfReq, CmState::MraReqRcvd),
             About::Rep if conn.remote_id() == mra.local_id => {
@@ -193,7 +185,7 @@ impl Connections {
 
     /// Refuses an alternate path (12.8). On RoCE, Linux does not respond, and peers retry.
     pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
+        let status = match find(&mut self.conns, lap.remote_id, Some(lap.local_id), arrival) {
             Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
             Ok(conn) if conn.state.expects(Trigger::Lap) => Apr::UNSUPPORTED,
             Ok(_) => return Err(DropReason::CmWrongState),
@@ -208,7 +200,7 @@ impl Connections {
 
     /// This side sends no LAP.
     pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
+        find(&mut self.conns, apr.remote_id, Some(apr.local_id), arrival)?;
         Err(DropReason::CmWrongState)
     }
 
@@ -236,13 +228,13 @@ impl Connections {
             return;
         }
         if ends {
-            self.emit(id, |conn| ConnEvent::Disconnected { conn });
+            self.emit(id, ConnEvent::Disconnected);
             return self.enter_time_wait(Trigger::Timeout, now, id);
         }
         if !conn.is_resolution() && conn.credit.take_last() {
             self.give_up(id);
         }
-        self.emit(id, |conn| ConnEvent::Unreachable { conn });
+        self.emit(id, ConnEvent::Unreachable);
         self.remove(Trigger::Timeout, id);
     }
 
@@ -294,7 +286,7 @@ impl Connections {
     }
 
     pub(super) fn leave_time_wait(&mut self, id: u32) {
-        self.emit(id, |conn| ConnEvent::TimeWaitExit { conn });
+        self.emit(id, ConnEvent::TimeWaitExit);
         self.remove(Trigger::Timeout, id);
     }
 
@@ -325,31 +317,27 @@ fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     }
 }
 
-pub(super) fn get_mut(conns: &mut Conns, id: ConnId) -> Result<&mut Connection, ConnError> {
-    conns.get_mut(&id.0).ok_or(ConnError::Unknown)
+/// The connection must allow the command.
+pub(super) fn commanded(
+    conns: &mut Conns,
+    id: ConnId,
+    command: Trigger,
+) -> Result<&mut Connection, ConnError> {
+    let conn = conns.get_mut(&id.0).ok_or(ConnError::Unknown)?;
+    if conn.state.expects(command) { Ok(conn) } else { Err(ConnError::State(conn.state)) }
 }
 
-/// Both communication IDs and the peer must match.
+/// The peer must match, and its communication ID; `None`: that may be new.
 pub(super) fn find<'a>(
     conns: &'a mut Conns,
     own: u32,
-    remote: u32,
+    remote: Option<u32>,
     arrival: &Arrival<'_>,
 ) -> Result<&'a mut Connection, DropReason> {
-    let is_it = |conn: &&mut Connection| !conn.is_resolution() && conn.remote_id() == remote;
+    let is_it = |conn: &&mut Connection| {
+        !conn.is_resolution() && remote.is_none_or(|remote| conn.remote_id() == remote)
+    };
     let conn = conns.get_mut(&own).filter(is_it).ok_or(DropReason::CmUnknownConnection)?;
-    arrival.check_peer(&conn.path)?;
-    Ok(conn)
-}
-
-/// Like [`find`], but the peer's communication ID may be new.
-pub(super) fn find_own<'a>(
-    conns: &'a mut Conns,
-    own: u32,
-    arrival: &Arrival<'_>,
-) -> Result<&'a mut Connection, DropReason> {
-    let conn = conns.get_mut(&own).filter(|conn| !conn.is_resolution());
-    let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
     arrival.check_peer(&conn.path)?;
     Ok(conn)
 }

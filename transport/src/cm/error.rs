@@ -1,36 +1,19 @@
-use thiserror::Error;
-
 use super::{message::PrivateData, state::CmState};
-use crate::named::named;
+use crate::named::{errors, named};
 
-/// Command error; nothing changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum ConnError {
-    /// No such connection.
-    #[error("no such connection")]
-    Unknown,
-    /// Not allowed in this state.
-    #[error("not possible in state {0:?}")]
-    State(CmState),
-    /// The address has a listener.
-    #[error("the service already has a listener on this address")]
-    InUse,
-    /// Too much private data.
-    #[error("more than {0} bytes of private data")]
-    PrivateData(usize),
-    /// Limit reached.
-    #[error("too many connections; at most {0}")]
-    TooMany(usize),
-    /// Communication ID of this adapter.
-    #[error("the communication ID is one of this adapter's")]
-    OwnId,
-    /// Missing GID index, or another address family.
-    #[error("no route from the GID index to the peer's GID")]
-    NoRoute,
-    /// Value out of range.
-    #[error("{0} is out of range")]
-    Range(ConnAttribute),
+errors! {
+    /// Command error; nothing changed.
+    #[non_exhaustive]
+    ConnError {
+        Unknown "no such connection";
+        State(CmState) "not possible in state {0:?}";
+        InUse "the service already has a listener on this address";
+        PrivateData(usize) "more than {0} bytes of private data";
+        TooMany(usize) "too many connections; at most {0}";
+        OwnId "the communication ID is one of this adapter's";
+        NoRoute "no route from the GID index to the peer's GID";
+        Range(ConnAttribute) "{0} is out of range";
+    }
 }
 
 named! {

@@ -46,25 +46,13 @@ pub enum ConnEvent {
         rej: Box<Rej>,
     },
     /// No response; the connection or resolution is gone.
-    Unreachable {
-        /// Connection or resolution.
-        conn: ConnId,
-    },
+    Unreachable(ConnId),
     /// The queue pair could not follow the REP; the connection is gone.
-    ConnectError {
-        /// Connection.
-        conn: ConnId,
-    },
+    ConnectError(ConnId),
     /// Disconnected; if by the peer, respond with disconnect or destroy.
-    Disconnected {
-        /// Connection.
-        conn: ConnId,
-    },
+    Disconnected(ConnId),
     /// End of the time wait; the connection is gone.
-    TimeWaitExit {
-        /// Connection.
-        conn: ConnId,
-    },
+    TimeWaitExit(ConnId),
     /// SIDR_REQ; respond with `sidr_respond` or destroy.
     SidrRequest {
         /// Listener.

@@ -5,7 +5,7 @@ use super::{
     command::{Accept, ConnId, ListenerId},
     common::Common,
     connection::{Connection, Remote},
-    connections::{Connections, find, get_mut},
+    connections::{Connections, commanded, find},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
@@ -114,8 +114,7 @@ impl Connections {
 
     /// Prepares the REP, for `qp_setup`.
     pub(crate) fn prepare(&mut self, id: ConnId, accept: &Accept<'_>) -> Result<(), ConnError> {
-        self.check(id, Trigger::Accept)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Accept)?;
         let remote_id = conn.remote_id();
         let Some(terms) = &mut conn.terms else { return Err(ConnError::State(conn.state)) };
         let private_data = private_data(accept.private_data)?;
@@ -145,7 +144,7 @@ impl Connections {
 
     /// Sends the [prepared](Self::prepare) REP.
     pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
-        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
+        let Some(conn) = self.conns.get_mut(&id.0) else { return };
         let (CmState::ReqRcvd, Some(terms)) = (conn.state, &mut conn.terms) else { return };
         terms.managed = managed;
         let rep = Box::new(terms.rep);
@@ -161,7 +160,7 @@ impl Connections {
     }
 
     pub(super) fn on_rtu(&mut self, rtu: &Rtu, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let conn = find(&mut self.conns, rtu.remote_id, rtu.local_id, arrival)?;
+        let conn = find(&mut self.conns, rtu.remote_id, Some(rtu.local_id), arrival)?;
         conn.check(Trigger::Rtu)?;
         self.confirm(Trigger::Rtu, rtu.remote_id, Some(Box::new(rtu.private_data)));
         Ok(())
@@ -172,8 +171,8 @@ impl Connections {
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`].
     pub fn notify(&mut self, id: ConnId) -> Result<(), ConnError> {
-        self.check(id, Trigger::Notify)?;
-        if self.state(id) != Some(CmState::Established) {
+        let conn = commanded(&mut self.conns, id, Trigger::Notify)?;
+        if conn.state != CmState::Established {
             self.confirm(Trigger::Notify, id.0, None);
         }
         Ok(())

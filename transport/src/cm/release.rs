@@ -4,7 +4,7 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connections::{Connections, find, find_own, get_mut},
+    connections::{Connections, commanded, find},
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason, SidrRep},
@@ -21,8 +21,7 @@ impl Connections {
         reason: RejectReason,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        self.check(id, Trigger::Reject)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Reject)?;
         let about = if conn.state == CmState::ReqRcvd { About::Req } else { About::Rep };
         let private_data = private_data(bytes)?;
         let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
@@ -39,7 +38,7 @@ impl Connections {
 
     pub(super) fn on_rej(&mut self, rej: &Rej, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = self.rejected(rej, arrival)?;
-        let conn = find_own(&mut self.conns, id, arrival)?;
+        let conn = find(&mut self.conns, id, None, arrival)?;
         // before the REP the peer's ID is unknown; a REJ of a REQ may lack it
         if conn.remote.is_some_and(|remote| remote.id != rej.local_id) {
             return Err(DropReason::CmUnknownConnection);
@@ -79,8 +78,7 @@ impl Connections {
         id: ConnId,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        self.check(id, Trigger::Disconnect)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::Disconnect)?;
         let remote = conn.remote.unwrap_or_default();
         match conn.state {
             CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
@@ -111,7 +109,7 @@ impl Connections {
 
     pub(super) fn on_dreq(&mut self, dreq: &Dreq, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = dreq.remote_id;
-        let conn = match find(&mut self.conns, id, dreq.local_id, arrival) {
+        let conn = match find(&mut self.conns, id, Some(dreq.local_id), arrival) {
             Ok(conn) => conn,
             // the peer still waits
             Err(DropReason::CmUnknownConnection) => {
@@ -140,20 +138,20 @@ impl Connections {
     /// Ends a connection: the peer sent a DREQ or is gone.
     pub fn end_by_peer(&mut self, now: Instant, id: ConnId) {
         let ConnId(number) = id;
-        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
+        let Some(conn) = self.conns.get_mut(&id.0) else { return };
         match conn.state {
             CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {
                 conn.advance(Trigger::Dreq, CmState::DreqRcvd);
                 let abandoned = conn.abandoned;
                 self.common.deadlines.clear(number);
                 self.common.record_changed(number);
-                self.emit(number, |conn| ConnEvent::Disconnected { conn });
+                self.emit(number, ConnEvent::Disconnected);
                 if abandoned {
                     let _ = self.disconnect(now, id, &[]);
                 }
             }
             CmState::DreqSent => {
-                self.emit(number, |conn| ConnEvent::Disconnected { conn });
+                self.emit(number, ConnEvent::Disconnected);
                 self.enter_time_wait(Trigger::Dreq, now, number);
             }
             _ => {}
@@ -161,14 +159,14 @@ impl Connections {
     }
 
     pub(super) fn on_drep(&mut self, drep: &Drep, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let conn = find(&mut self.conns, drep.remote_id, drep.local_id, arrival)?;
+        let conn = find(&mut self.conns, drep.remote_id, Some(drep.local_id), arrival)?;
         let is_asked = conn.probe.is_some_and(|probe| probe.transaction == arrival.transaction);
         let on = match conn.state {
             CmState::Established if is_asked => Trigger::Disowned,
             _ => Trigger::Drep,
         };
         conn.check(on)?;
-        self.emit(drep.remote_id, |conn| ConnEvent::Disconnected { conn });
+        self.emit(drep.remote_id, ConnEvent::Disconnected);
         self.enter_time_wait(on, arrival.now, drep.remote_id);
         Ok(())
     }
@@ -176,7 +174,7 @@ impl Connections {
     /// Ends a connection or resolution without events (`rdma_destroy_id`); a waiting peer gets a
     /// response.
     pub fn destroy(&mut self, now: Instant, id: ConnId) {
-        let Ok(conn) = get_mut(&mut self.conns, id) else { return };
+        let Some(conn) = self.conns.get_mut(&id.0) else { return };
         conn.abandoned = true;
         // cannot fail: allowed states, no private data
         let _ = match conn.state {

@@ -9,7 +9,7 @@ use super::{
     arrival::{Arrival, CmPath},
     command::ConnId,
     connection::Connection,
-    connections::{Connections, get_mut},
+    connections::{Connections, commanded},
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{CmMad, Message, SidrRep, SidrReq},
@@ -46,8 +46,7 @@ impl Connections {
         receiver: Result<(Qpn, QKey), u8>,
         bytes: &[u8],
     ) -> Result<(), ConnError> {
-        self.check(id, Trigger::SidrRespond)?;
-        let conn = get_mut(&mut self.conns, id)?;
+        let conn = commanded(&mut self.conns, id, Trigger::SidrRespond)?;
         let Some((request_id, service_id)) = conn.request else {
             return Err(ConnError::State(conn.state));
         };

@@ -5,11 +5,15 @@
 //! connection ignores the probe; a peer without sends a DREP (Linux does both), proven by the
 //! transaction ID.
 
+use core::time::Duration;
+
+use rand_core::RngCore;
+
 use super::{
     arrival::Arrival,
     connection::Probe,
     connections::Connections,
-    message::{Dreq, Message, PrivateData},
+    message::{Dreq, Message},
     resend::MadReason,
     state::CmState,
 };
@@ -18,6 +22,9 @@ use crate::ids::Qpn;
 /// Queue pair of probes, never connected.
 const NO_CONNECTIONS: Qpn = Qpn::new(0);
 
+/// Between probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Connections {
     /// Probes an established connection; other states have a deadline.
     pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
@@ -25,14 +32,14 @@ impl Connections {
         if conn.state != CmState::Established {
             return;
         }
-        let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
-        conn.probe = Some(probe);
-        let dreq = Dreq {
-            local_id: id,
-            remote_id: conn.remote_id(),
-            remote_qpn: NO_CONNECTIONS,
-            private_data: PrivateData::default(),
+        let transaction = match conn.probe {
+            Some(last) if arrival.now.since(last.sent) < PROBE_INTERVAL => return,
+            Some(last) => last.transaction,
+            None => arrival.rng.next_u64(),
         };
-        self.common.send(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
+        conn.probe = Some(Probe { transaction, sent: arrival.now });
+        let (remote_id, remote_qpn) = (conn.remote_id(), NO_CONNECTIONS);
+        let dreq = Dreq { local_id: id, remote_id, remote_qpn, ..Dreq::default() };
+        self.common.send(MadReason::Stale, conn.path, transaction, Message::Dreq(dreq));
     }
 }

@@ -1,5 +1,5 @@
 use crate::{
-    adapter::{AcceptError, McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize},
+    adapter::{McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize},
     mem::RegisterError,
     qp::{Attribute, CountError, ModifyError, PostError, QpType, State},
     trace::CallError,
@@ -13,14 +13,6 @@ reasons! {
         Self::Modify(error) => error;
         Self::Post(error) => error;
         Self::Connection(error) => error;
-    }
-}
-
-reasons! {
-    AcceptError {}
-    of {
-        Self::Connection(error) => error;
-        Self::QueuePair(error) => error;
     }
 }
 

@@ -1,21 +1,5 @@
 use crate::event::{Event, Refusal};
 
-impl Event {
-    /// True for a failure.
-    #[must_use]
-    pub const fn is_failure(&self) -> bool {
-        matches!(
-            self,
-            Self::QpFatal(_)
-                | Self::QpRequestError(..)
-                | Self::QpAccessError(..)
-                | Self::CqError(_)
-                | Self::PortError
-                | Self::DeviceFatal
-        )
-    }
-}
-
 reasons! {
     Event {
         Self::Completion(_) => "completion" "call ibv_get_cq_event, then poll until the queue is \

@@ -13,7 +13,7 @@ use crate::{
     ids::Qpn,
     qp::{Failure, State, Timer},
     time::Instant,
-    trace::{Call, CallError, Latest, PacketRecord, Record, What},
+    trace::{Call, CallError, PacketRecord, Record, What},
     wire::{Ext, Syndrome},
     work::{Cause, WcError, WcStatus},
 };
@@ -81,25 +81,13 @@ impl Finding {
 }
 
 /// Bounded histories of queue pairs, which find failures in records.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Histories {
-    latest: Latest,
-    qps: BTreeMap<Qpn, History>,
+    /// With the latest records, oldest first.
+    qps: BTreeMap<Qpn, (History, VecDeque<Record>)>,
     gone: VecDeque<Qpn>,
     unknown_qps: VecDeque<Qpn>,
     addressed: VecDeque<IpAddr>,
-}
-
-impl Default for Histories {
-    fn default() -> Self {
-        Self {
-            latest: Latest::new(KEPT),
-            qps: BTreeMap::new(),
-            gone: VecDeque::new(),
-            unknown_qps: VecDeque::new(),
-            addressed: VecDeque::new(),
-        }
-    }
 }
 
 impl Histories {
@@ -111,10 +99,12 @@ impl Histories {
     ) -> Option<Finding> {
         let Record { at, qpn, what } = record;
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
-            self.qps.insert(*qpn, History::new(*qp_type));
+            self.qps.insert(*qpn, (History::new(*qp_type), VecDeque::new()));
         }
-        let Some(history) = self.qps.get_mut(qpn) else { return self.record_other(record) };
-        self.latest.keep(record);
+        let Some((history, latest)) = self.qps.get_mut(qpn) else {
+            return self.record_other(record);
+        };
+        bounded::push(latest, record.clone(), KEPT);
         history.observe(*at, what, caller);
         let finding = match what {
             What::Call { call: Call::DestroyQp, result: Ok(()) } => {
@@ -151,19 +141,21 @@ impl Histories {
         };
         finding.map(|finding| Finding {
             qpn: Some(*qpn),
-            latest: self.latest.of(*qpn).cloned().collect(),
+            latest: latest.iter().cloned().collect(),
             ..finding
         })
     }
 
     /// Latest records of a queue pair, oldest first.
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
-        self.latest.of(qpn)
+        self.qps.get(&qpn).into_iter().flat_map(|(_, latest)| latest)
     }
 
     fn record_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
         if let Some((from, reason)) = unmatched_drop(what) {
-            self.qps.values_mut().for_each(|history| history.record_unmatched_drop(from, reason));
+            for (history, _) in self.qps.values_mut() {
+                history.record_unmatched_drop(from, reason);
+            }
         }
         match what {
             What::Call { call, result: Err(error) } => of_call(*at, call, *error, None),
@@ -182,7 +174,6 @@ impl Histories {
 
     fn forget(&mut self, qpn: Qpn) {
         self.qps.remove(&qpn);
-        self.latest.forget(qpn);
         bounded::push(&mut self.gone, qpn, GONE);
     }
 }
@@ -213,11 +204,8 @@ fn unreachable(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> 
     let advice = "check the peer's GID and that its program runs. 127.0.0.0/8 reaches only this \
                   host: for another host, both sides use the device of an interface (`roce run -d \
                   eth0`, or the program's option) and its GID";
-    let finding = Finding::new(
-        at,
-        "packets for a peer".to_string(),
-        Reason::new(Finding::NOBODY, &rule, advice),
-    );
+    let reason = Reason::new(Finding::NOBODY, &rule, advice);
+    let finding = Finding::new(at, "packets for a peer".to_string(), reason);
     Some(Finding { silent: Some(address), ..finding })
 }
 
@@ -278,7 +266,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
         Failure::Request(error) => {
             let wr_id = completed.map(|(wr_id, _)| wr_id);
             let what = wr_id.map_or_else(|| "a request".to_string(), |id| history.request(id));
-            let caller = wr_id.and_then(|id| history.send_caller(id));
+            let caller = wr_id.and_then(|id| history.sends.caller(id));
             Some(Finding { caller, ..of_request(at, history, what, error) })
         }
         Failure::Refused(syndrome, refusal) => {
@@ -288,7 +276,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             };
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             let status = completed.map(|(_, error)| error.status);
-            let caller = completed.and_then(|(wr_id, _)| history.receive_caller(wr_id));
+            let caller = completed.and_then(|(wr_id, _)| history.receives.posts.caller(wr_id));
             let finding = Finding::new(at, what, refusal.explain());
             Some(Finding { status, caller, peer, ..finding })
         }
@@ -296,7 +284,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             let (wr_id, error) = completed?;
             let finding = Finding::new(at, format!("receive request {wr_id}"), error.explain());
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
-            let caller = history.receive_caller(wr_id);
+            let caller = history.receives.posts.caller(wr_id);
             Some(Finding { status: Some(error.status), caller, peer, ..finding })
         }
         Failure::CqOverrun(_) => goes_into_err(

@@ -47,7 +47,7 @@ struct Post {
 
 /// Requests of a queue, oldest first.
 #[derive(Debug, Default)]
-struct Posts(VecDeque<Post>);
+pub(super) struct Posts(VecDeque<Post>);
 
 impl Posts {
     fn add(&mut self, wr_id: u64, call: Call, caller: Option<Caller>) {
@@ -66,7 +66,7 @@ impl Posts {
     }
 
     /// `None` if unknown, or if several callers use the `wr_id`.
-    fn caller(&self, wr_id: u64) -> Option<Caller> {
+    pub(super) fn caller(&self, wr_id: u64) -> Option<Caller> {
         let mut callers = self.of(wr_id).map(|post| post.caller);
         let first = callers.next()?;
         if callers.all(|caller| caller == first) { first } else { None }
@@ -76,7 +76,7 @@ impl Posts {
 /// Receive requests of the queue pair itself.
 #[derive(Debug, Default)]
 pub(super) struct Receives {
-    posts: Posts,
+    pub(super) posts: Posts,
     outstanding: u32,
     /// By the latest RESET, if none was posted since.
     pub(super) discarded: u32,
@@ -150,7 +150,7 @@ impl fmt::Display for Dropped {
 pub(super) struct History {
     pub(super) qp_type: QpType,
     pub(super) state: State,
-    sends: Posts,
+    pub(super) sends: Posts,
     pub(super) receives: Receives,
     /// Requests of the peer that find no receive.
     refused: Option<Stall>,
@@ -279,14 +279,6 @@ impl History {
             Some(post) => format!("ibv_{}", post.call),
             None => format!("request {wr_id}"),
         }
-    }
-
-    pub(super) fn send_caller(&self, wr_id: u64) -> Option<Caller> {
-        self.sends.caller(wr_id)
-    }
-
-    pub(super) fn receive_caller(&self, wr_id: u64) -> Option<Caller> {
-        self.receives.posts.caller(wr_id)
     }
 
     /// The oldest request, and the caller of its post.

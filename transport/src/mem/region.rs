@@ -5,10 +5,12 @@ use core::{
 };
 
 use bitflags::bitflags;
-use thiserror::Error;
 
 use super::{Memory, MemoryFault};
-use crate::ids::{LKey, PdId, Qpn, RKey};
+use crate::{
+    ids::{LKey, PdId, Qpn, RKey},
+    named::errors,
+};
 
 /// A queue pair with its protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,65 +51,31 @@ impl Access {
     pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
-/// Reason for denying access.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum AccessError {
-    /// Unknown key.
-    #[error("key {0:#010x} names no region")]
-    UnknownKey(u32),
-    /// An L_Key, where the R_Key differs.
-    #[error("key {0:#010x} is the L_Key of a region; send the peer its R_Key")]
-    LocalKey(u32),
-    /// Byte-swapped key.
-    #[error("key {0:#010x} names no region; byte-swapped, it is that of one")]
-    SwappedKey(u32),
-    /// Deregistered region or deallocated window.
-    #[error("the region of key {0:#010x} is deregistered")]
-    Deregistered(u32),
-    /// Another protection domain.
-    #[error("key {0:#010x} belongs to another protection domain")]
-    ProtectionDomain(u32),
-    /// Missing right.
-    #[error("the region of key {key:#010x} lacks the access right {needed}")]
-    Rights {
-        /// The key.
-        key: u32,
-        /// The missing right.
-        needed: Access,
-    },
-    /// Out of bounds.
-    #[error(
-        "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} bytes \
-         at {start:#x}"
-    )]
-    Bounds {
-        /// The key.
-        key: u32,
-        /// First address.
-        address: u64,
-        /// Bytes.
-        length: u64,
-        /// First address of the region.
-        start: u64,
-        /// Bytes of the region.
-        size: u64,
-    },
-    /// Unreachable memory.
-    #[error("the memory of key {0:#010x} is not accessible")]
-    Fault(u32),
-    /// Unbound window.
-    #[error("the memory window of key {0:#010x} is not bound")]
-    NotBound(u32),
-    /// Bound to another queue pair.
-    #[error("the memory window of key {0:#010x} is bound to another queue pair")]
-    QueuePair(u32),
-    /// Not a type 2 window.
-    #[error("key {0:#010x} is not of a memory window of type 2")]
-    NotInvalidable(u32),
+errors! {
+    /// Reason for denying access.
+    #[non_exhaustive]
+    AccessError {
+        UnknownKey(u32) "key {0:#010x} names no region";
+        LocalKey(u32) "key {0:#010x} is the L_Key of a region; send the peer its R_Key";
+        SwappedKey(u32) "key {0:#010x} names no region; byte-swapped, it is that of one";
+        /// Deregistered region or deallocated window.
+        Deregistered(u32) "the region of key {0:#010x} is deregistered";
+        ProtectionDomain(u32) "key {0:#010x} belongs to another protection domain";
+        Rights { key: u32, needed: Access }
+            "the region of key {key:#010x} lacks the access right {needed}";
+        Bounds { key: u32, address: u64, length: u64, start: u64, size: u64 }
+            "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} \
+             bytes at {start:#x}";
+        Fault(u32) "the memory of key {0:#010x} is not accessible";
+        NotBound(u32) "the memory window of key {0:#010x} is not bound";
+        QueuePair(u32) "the memory window of key {0:#010x} is bound to another queue pair";
+        NotInvalidable(u32) "key {0:#010x} is not of a memory window of type 2";
+    }
 }
 
 /// Memory region or bound window, kept alive by adapter and work requests.
+#[derive(derive_more::Debug)]
+#[debug("Region {{ {lkey:?}, {rkey:?}, {access:?}, {length} bytes at {address:#x}, .. }}")]
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -197,7 +165,7 @@ impl Region {
     }
 
     /// Rights and bounds only.
-    pub(super) fn check_rights(
+    pub(crate) fn check_rights(
         &self,
         key: u32,
         address: u64,
@@ -327,17 +295,5 @@ impl Region {
 
     pub(super) fn revoke(&self) {
         self.revoked.store(true, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for Region {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region")
-            .field("lkey", &self.lkey)
-            .field("rkey", &self.rkey)
-            .field("address", &self.address)
-            .field("length", &self.length)
-            .field("access", &self.access)
-            .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32};
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
-use thiserror::Error;
 
 use super::{
     Memory,
@@ -17,6 +16,7 @@ use super::{
 use crate::{
     hash::{IdHasher, IdMap},
     ids::{LKey, PdId, Qpn, RKey, WindowId},
+    named::errors,
 };
 
 /// Keys withheld after deregistration.
@@ -44,38 +44,24 @@ pub struct Reregister {
     pub access: Option<Access>,
 }
 
-/// Reason for a refused registration or change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// Unknown protection domain.
-    #[error("the protection domain does not exist")]
-    UnknownPd,
-    /// `REMOTE_WRITE` or `REMOTE_ATOMIC` lacks `LOCAL_WRITE`.
-    #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE; add it")]
-    RemoteWithoutLocalWrite,
-    /// `FLUSH_PERSISTENT` on volatile memory.
-    #[error("FLUSH_PERSISTENT needs persistent memory, such as a region of a file")]
-    NotPersistent,
-    /// Beyond the 64-bit address space.
-    #[error("the region would wrap past the end of the address space")]
-    AddressOverflow,
-    /// Beyond the adapter's limit.
-    #[error("the region is longer than {0} bytes")]
-    TooLong(u64),
-    /// Too many regions.
-    #[error("too many memory regions; at most {0}")]
-    TooMany(usize),
-    /// Deregistered or replaced.
-    #[error("the region is already deregistered")]
-    Deregistered,
-    /// A memory window is bound.
-    #[error("a memory window is bound to the region; invalidate or deallocate it first")]
-    InUse,
+errors! {
+    /// Reason for a refused registration or change.
+    #[non_exhaustive]
+    RegisterError {
+        UnknownPd "the protection domain does not exist";
+        RemoteWithoutLocalWrite "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE; add it";
+        NotPersistent "FLUSH_PERSISTENT needs persistent memory, such as a region of a file";
+        AddressOverflow "the region would wrap past the end of the address space";
+        TooLong(u64) "the region is longer than {0} bytes";
+        TooMany(usize) "too many memory regions; at most {0}";
+        Deregistered "the region is already deregistered";
+        InUse "a memory window is bound to the region; invalidate or deallocate it first";
+    }
 }
 
 /// Regions by both keys, which are random, and memory windows. A window owns 256 keys: programs
 /// choose the low eight bits.
+#[derive(Default)]
 pub(crate) struct RegionTable {
     by_key: IdMap<u32, Arc<Region>>,
     pub(super) windows: IdMap<WindowId, Window>,
@@ -90,16 +76,7 @@ pub(crate) struct RegionTable {
 
 impl RegionTable {
     pub(crate) fn new(max: usize, equal_keys: bool) -> Self {
-        Self {
-            by_key: IdMap::default(),
-            windows: IdMap::default(),
-            bound: BTreeSet::new(),
-            quarantine: VecDeque::new(),
-            quarantined: HashMap::default(),
-            regions: 0,
-            max,
-            equal_keys,
-        }
+        Self { max, equal_keys, ..Self::default() }
     }
 
     pub(crate) fn register(
@@ -228,19 +205,8 @@ impl RegionTable {
         Ok(region)
     }
 
-    /// As `remote`, for the whole region.
-    pub(crate) fn remote_whole(
-        &self,
-        key: RKey,
-        user: User,
-        needed: Access,
-    ) -> Result<&Arc<Region>, AccessError> {
-        let region = self.of_peer(key, user)?;
-        region.check_rights(key.0, region.address, region.length, needed)?;
-        Ok(region)
-    }
-
-    fn of_peer(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
+    /// As `remote`, without rights and bounds.
+    pub(crate) fn of_peer(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
         let region = match self.by_key.get(&key.0).filter(|region| region.rkey == key) {
             Some(region) if region.pd != user.pd => {
                 return Err(AccessError::ProtectionDomain(key.0));

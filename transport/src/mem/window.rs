@@ -5,10 +5,11 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use thiserror::Error;
-
 use super::region::{Access, AccessError, Inside, Region, User};
-use crate::ids::{LKey, PdId, Qpn, RKey};
+use crate::{
+    ids::{LKey, PdId, Qpn, RKey},
+    named::errors,
+};
 
 /// Type of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,45 +39,25 @@ pub struct WindowBind {
     pub zero_based: bool,
 }
 
-/// Reason why a bind fails.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum WindowError {
-    /// Unknown window.
-    #[error("key {0:#010x} is not of a memory window")]
-    UnknownWindow(u32),
-    /// A bound type 2 window (o10-37.2.30).
-    #[error("the memory window of type 2 is still bound; invalidate it first")]
-    StillBound,
-    /// Different protection domains (C10-72).
-    #[error("window, region and queue pair are of different protection domains")]
-    ProtectionDomain,
-    /// Unknown region.
-    #[error("key {0:#010x} names no region")]
-    UnknownRegion(u32),
-    /// The region lacks `MW_BIND`.
-    #[error("the region lacks the access right MW_BIND")]
-    NotAllowed,
-    /// Changing memory needs the region's `LOCAL_WRITE` (C10-75).
-    #[error("REMOTE_WRITE and REMOTE_ATOMIC need a region with LOCAL_WRITE")]
-    NeedsLocalWrite,
-    /// Not grantable.
-    #[error("a memory window cannot grant {0:?}")]
-    Rights(Access),
-    /// Out of bounds.
-    #[error("{length} bytes at {address:#x} are not inside the region")]
-    Bounds {
-        /// First address.
-        address: u64,
-        /// Bytes.
-        length: u64,
-    },
-    /// 0 bytes for type 2.
-    #[error("a memory window of type 2 cannot have length 0; invalidate it instead")]
-    Empty,
-    /// Zero-based type 1.
-    #[error("a memory window of type 1 cannot be zero-based")]
-    ZeroBased,
+errors! {
+    /// Reason why a bind fails.
+    #[non_exhaustive]
+    WindowError {
+        UnknownWindow(u32) "key {0:#010x} is not of a memory window";
+        /// o10-37.2.30.
+        StillBound "the memory window of type 2 is still bound; invalidate it first";
+        /// C10-72.
+        ProtectionDomain "window, region and queue pair are of different protection domains";
+        UnknownRegion(u32) "key {0:#010x} names no region";
+        NotAllowed "the region lacks the access right MW_BIND";
+        /// C10-75.
+        NeedsLocalWrite "REMOTE_WRITE and REMOTE_ATOMIC need a region with LOCAL_WRITE";
+        Rights(Access) "a memory window cannot grant {0:?}";
+        Bounds { address: u64, length: u64 }
+            "{length} bytes at {address:#x} are not inside the region";
+        Empty "a memory window of type 2 cannot have length 0; invalidate it instead";
+        ZeroBased "a memory window of type 1 cannot be zero-based";
+    }
 }
 
 pub(super) struct Window {

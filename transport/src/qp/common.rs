@@ -21,9 +21,8 @@ use crate::{
     time::Instant,
     wire::{Bth, IcrcFlow, NetHeader, Opcode},
     work::{
-        CompletionCounters, CompletionQueue, CountedOps, DelayedCompletion, Half, Late, Pushed,
-        QpHalf, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk,
-        WcOpcode,
+        CompletionCounters, CompletionQueue, CountedOps, Half, Late, Pushed, QpHalf, SendFlags,
+        SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk, WcOpcode,
     },
 };
 
@@ -171,11 +170,10 @@ impl<'a> Env<'a> {
     ) {
         let Some(cq) = cq else { return };
         self.record(|| Decision::Completed(wc));
-        if let Some(late) = &mut self.late {
-            let new = DelayedCompletion::new(half, cq, wc, validity, solicited);
-            if late.delay_completion(new, self.now) {
-                return;
-            }
+        if let Some(late) = &mut self.late
+            && late.delay_completion(half, cq, wc, validity, solicited, self.now)
+        {
+            return;
         }
         let pushed = cq.push(wc, validity, solicited, self.now);
         self.reports.record_pushed(cq.id(), pushed);
@@ -289,7 +287,7 @@ impl Common {
             xrcd: None,
             caps,
             state: State::Reset,
-            admission: Admission { pkey: PKey::DEFAULT, ..Admission::default() },
+            admission: Admission::default(),
             mtu,
             peer: PeerEnd::default(),
             quirks: Quirks::default(),

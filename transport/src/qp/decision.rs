@@ -114,15 +114,11 @@ pub enum Timer {
 named! {
     /// Cause of a window change.
     WindowCause {
-        /// The queue pair starts.
         Start "start";
-        /// Full window acknowledged.
         Acknowledged "full and acknowledged";
         /// Loss shown by NAK or probe.
         Loss "loss";
-        /// Acknowledge timeout.
         Timeout "timeout";
-        /// A CNP arrived.
         Notification "congestion notification";
     }
 }

@@ -366,14 +366,14 @@ impl Responder {
         }
         let persistent = placement.contains(Placement::PERSISTENT);
         let (key, user) = (reth.rkey, common.user());
-        let flushed = if feth.selectivity == 1 {
-            let region = env.resources.regions.remote_whole(key, user, needed);
-            region.and_then(|region| region.flush(region.address(), region.length(), persistent))
-        } else {
-            let (address, length) = (reth.virtual_address, u64::from(reth.dma_length));
-            let region = env.resources.regions.remote(key, user, address, length, needed);
-            region.and_then(|region| region.flush(address, length, persistent))
-        };
+        let flushed = env.resources.regions.of_peer(key, user).and_then(|region| {
+            let (address, length) = match feth.selectivity {
+                1 => (region.address(), region.length()),
+                _ => (reth.virtual_address, u64::from(reth.dma_length)),
+            };
+            region.check_rights(key.0, address, length, needed)?;
+            region.flush(address, length, persistent)
+        });
         flushed.map_err(Refused::access)?;
         self.placement_ack(packet.headers.bth().psn);
         Ok(())

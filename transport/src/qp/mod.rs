@@ -53,11 +53,11 @@ use alloc::vec::Vec;
 
 use crate::{
     congestion::{Rate, WindowConfig},
-    event::{Disposition, DropReason, Event},
+    event::{Disposition, DropReason, Event, Refusal},
     gids::Path,
     mem::AccessError,
     time::Instant,
-    wire::{NetHeader, Operation, Packet, Service},
+    wire::{NakCode, NetHeader, Operation, Packet, Service},
     work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use attr::Reliability;
@@ -108,6 +108,11 @@ impl Qp {
             drain_event: false,
             flushing: None,
         }
+    }
+
+    /// Neither in RESET nor in ERR.
+    pub(crate) const fn is_alive(&self) -> bool {
+        !matches!(self.common.state, State::Reset | State::Err)
     }
 
     pub(crate) fn check_send(&self, wr: &SendWr, others: usize) -> Result<(), PostError> {
@@ -234,10 +239,8 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         let received = ud::receive(&self.common, &mut self.responder, net, packet, length, env);
-        match self.end_receive(received, env) {
-            Ok(()) => Disposition::Executed,
-            Err(reason) => Disposition::Dropped(reason),
-        }
+        let ended = self.end_receive(received, env);
+        ended.map_or_else(Disposition::Dropped, |()| Disposition::Executed)
     }
 
     fn end_receive(
@@ -549,7 +552,7 @@ impl Qp {
 
     pub(crate) fn fail_completion(&mut self, queue: Queue, error: WcError, env: &mut Env<'_>) {
         match queue {
-            _ if matches!(self.common.state, State::Reset | State::Err) => {}
+            _ if !self.is_alive() => {}
             Queue::Receive => self.fail(Failure::Receive, env),
             Queue::Send => self.fail_request(error, env),
         }
@@ -567,14 +570,16 @@ impl Qp {
 
     /// Fails unacknowledged requests: a copy to memory behind a driver failed.
     pub(crate) fn fail_copy(&mut self, half: Half, error: AccessError, env: &mut Env<'_>) {
-        if matches!(self.common.state, State::Reset | State::Err) {
+        if !self.is_alive() {
             return;
         }
         if half == Half::Requester || !self.common.qp_type.is_reliable() {
             return self.fail(Failure::Request(WcError::protection(error)), env);
         }
         self.responder.responses.forget();
-        let outcome = self.responder.refuse_unplaced(error, &self.common, env);
+        self.responder.expected = self.responder.unplaced;
+        let (code, refusal) = (NakCode::RemoteOperationalError, Refusal::LocalBuffer(error));
+        let outcome = self.responder.refuse(code, refusal, &self.common, env);
         self.conclude(outcome, env);
     }
 

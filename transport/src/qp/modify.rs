@@ -3,7 +3,7 @@
 use super::{
     Qp,
     attr::{Init, PeerAttr, PostedSend, QpInfo, Reliability, Rtr, Rts, SendQueueInfo},
-    common::Env,
+    common::{Admission, Env},
     congestion::Congestion,
     decision::Failure,
     error::ModifyError,
@@ -160,11 +160,9 @@ impl Qp {
 
     fn set_peer(&mut self, peer: &PeerAttr, env: &Env<'_>) -> Result<(), ModifyError> {
         let PeerAttr { dest_qpn, path_mtu, ref av, .. } = *peer;
-        if path_mtu > env.resources.gids.port_mtu() {
-            return Err(ModifyError::PathMtu {
-                asked: path_mtu,
-                port: env.resources.gids.port_mtu(),
-            });
+        let port = env.resources.gids.port_mtu();
+        if path_mtu > port {
+            return Err(ModifyError::PathMtu { asked: path_mtu, port });
         }
         self.common.peer.set_path(Some(self.path_to(dest_qpn, av, env)?));
         self.common.peer.av = Some(*av);
@@ -269,8 +267,7 @@ impl Qp {
         self.flushing = None;
         let common = &mut self.common;
         common.state = State::Reset;
-        (common.admission.pkey_index, common.admission.pkey) = (0, PKey::DEFAULT);
-        (common.admission.access, common.admission.qkey) = (Access::empty(), QKey::default());
+        common.admission = Admission::default();
         common.peer.set_path(None);
         common.peer.av = None;
     }

@@ -340,7 +340,7 @@ impl Requester {
         let wqe = self.queue.get(number)?;
         let offset = packet * common.mtu.bytes();
         let (operation, ext, payload) = describe(wqe, packet, offset, end.after(psn)?, common)?;
-        let xrceth = wqe.remote_srq.map(XrcEth);
+        let xrceth = wqe.remote_srq.map(|srq| XrcEth { srq });
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
             || ext.immediate().is_some();
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);

@@ -202,7 +202,7 @@ impl Responder {
                     }
                     Err(Refused::Busy) => {
                         self.nak_sent = waiting.is_some();
-                        self.responses.put_back(waiting);
+                        self.responses.replies.extend(waiting);
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
                     }
                     Err(Refused::BehindRead) => {
@@ -403,17 +403,6 @@ impl Responder {
         Outcome::Fatal { disposition, event }
     }
 
-    pub(super) fn refuse_unplaced(
-        &mut self,
-        error: AccessError,
-        common: &Common,
-        env: &mut Env<'_>,
-    ) -> Outcome {
-        self.expected = self.unplaced;
-        let refusal = Refusal::LocalBuffer(error);
-        self.refuse(NakCode::RemoteOperationalError, refusal, common, env)
-    }
-
     /// Returns false if no receive is being filled.
     pub(super) fn fail_receive(
         &mut self,
@@ -430,12 +419,8 @@ impl Responder {
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
             _ => WcStatus::RemInvReqErr,
         };
-        common.complete_recv(
-            wqe.id,
-            Err(WcError { status, cause: Cause::Refused(refusal) }),
-            false,
-            env,
-        );
+        let error = WcError { status, cause: Cause::Refused(refusal) };
+        common.complete_recv(wqe.id, Err(error), false, env);
         true
     }
 }

@@ -120,10 +120,6 @@ impl Responses {
         }
     }
 
-    pub(super) fn put_back(&mut self, nak: Option<Reply>) {
-        self.replies.extend(nak);
-    }
-
     /// See [`AfterRead::keep`].
     pub(super) fn keep(
         &mut self,

@@ -69,17 +69,13 @@ impl Qp {
     /// The target serves the request's SRQ until the message ends.
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
-        let named = packet.headers.xrceth().unwrap_or_default().0;
+        let named = packet.headers.xrceth().unwrap_or_default().srq;
         let is_new = packet.headers.bth().psn == responder.expected;
         // the served SRQ exists in this domain
         if common.receiving.srq != Some(named) {
             if is_new && responder.is_within_message() {
-                return responder.refuse(
-                    NakCode::InvalidRequest,
-                    Refusal::OpcodeOrder,
-                    common,
-                    env,
-                );
+                let (code, refusal) = (NakCode::InvalidRequest, Refusal::OpcodeOrder);
+                return responder.refuse(code, refusal, common, env);
             }
             match Receiving::find(named, common, env) {
                 Ok(next) if is_new => common.serve_from_now_on(next, &mut env.resources.srqs),

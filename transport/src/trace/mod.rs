@@ -5,10 +5,9 @@
 //! engine's lock and must not wait or call the adapter.
 
 mod call;
-mod latest;
 mod packet;
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, format, string::String};
 use core::fmt;
 
 use derive_more::Display;
@@ -18,7 +17,6 @@ pub use crate::{
     qp::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause},
 };
 pub use call::{Call, CallError};
-pub use latest::Latest;
 pub use packet::PacketRecord;
 
 use crate::{
@@ -34,27 +32,19 @@ use crate::{
 /// Nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
 
-/// Readers of a record.
+/// Reader of a record, if any.
 #[derive(Default, derive_more::Debug)]
 pub struct Trace {
     /// Reader of every record.
     #[debug("{}", sink.is_some())]
     pub sink: Option<Box<dyn Sink>>,
-    /// Records per queue pair for [`Adapter::latest`](crate::adapter::Adapter::latest).
-    pub latest: usize,
 }
 
 impl Trace {
     /// Trace for this sink.
     #[must_use]
     pub fn to(sink: impl Sink + 'static) -> Self {
-        Self { sink: Some(Box::new(sink)), latest: 0 }
-    }
-
-    /// True without readers.
-    #[must_use]
-    pub const fn is_null(&self) -> bool {
-        self.sink.is_none() && self.latest == 0
+        Self { sink: Some(Box::new(sink)) }
     }
 }
 
@@ -202,20 +192,12 @@ impl fmt::Display for What {
             Self::Timer(timer) => write!(f, "{timer}"),
             Self::State { from, to, failure } => write!(f, "{from} to {to}: {failure}"),
             Self::Window { from, to, cause } => write!(f, "window {from} to {to} B: {cause}"),
-            Self::Rate { from, to } => {
-                write!(f, "rate {} to {}", Rate(*from), Rate(*to))
-            }
+            Self::Rate { from, to } => write!(f, "rate {} to {}", rate(*from), rate(*to)),
         }
     }
 }
 
-struct Rate(Option<u64>);
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(bits) => write!(f, "{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000),
-            None => f.write_str("unlimited"),
-        }
-    }
+fn rate(bits: Option<u64>) -> String {
+    let megabits = |bits: u64| format!("{}.{:03} Mbit/s", bits / 1_000_000, bits / 1000 % 1000);
+    bits.map_or_else(|| "unlimited".into(), megabits)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     addr::{Gid, PKey, QKey},
-    ids::{Qpn, RKey},
+    ids::{Qpn, RKey, SrqId},
     psn::{Msn, Psn},
 };
 
@@ -143,6 +143,7 @@ in_bits! {
     Msn: bits => Self::new(bits), value => value.get();
     Psn: bits => Self::new(bits), value => value.get();
     Qpn: bits => Self::new(bits), value => value.get();
+    SrqId: bits => Self::new(bits), value => value.get();
 }
 
 impl<const N: usize> Field<At> for [u8; N] {

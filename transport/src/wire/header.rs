@@ -24,11 +24,13 @@ encoding! {
     Deth 8;
     AtomicEth 28;
     AtomicAckEth 8;
+    Immediate 4;
     InvalidateEth 4;
+    XrcEth 4;
     Feth 4;
 }
 
-newtype!(AtomicAckEth InvalidateEth);
+newtype!(AtomicAckEth Immediate InvalidateEth);
 
 /// Base transport header (9.2), without version and pad count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,24 +241,12 @@ layout! {
     }
 }
 
-/// XRC extended transport header (A14), after the BTH: the XRC SRQ.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct XrcEth(pub SrqId);
-
-impl XrcEth {
-    /// Wire length.
-    pub const LEN: usize = 4;
-
-    /// Parses the header.
-    #[must_use]
-    pub const fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self(SrqId::new(u32::from_be_bytes(*b)))
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub const fn encode(self) -> [u8; Self::LEN] {
-        self.0.get().to_be_bytes()
+layout! {
+    /// XRC extended transport header (A14), after the BTH.
+    #[derive(Default)]
+    XrcEth {
+        /// XRC SRQ.
+        srq: SrqId = Bits(0, 23, 0);
     }
 }
 
@@ -282,16 +272,6 @@ pub struct AtomicAckEth(pub u64);
 /// Immediate data (9.3.6), unchanged to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Immediate(pub [u8; 4]);
-
-impl Immediate {
-    pub(super) const fn parse(b: &[u8; 4]) -> Self {
-        Self(*b)
-    }
-
-    pub(super) const fn encode(self) -> [u8; 4] {
-        self.0
-    }
-}
 
 /// Invalidate extended transport header (9.3.7): the receiver's R_Key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

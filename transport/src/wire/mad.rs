@@ -5,9 +5,6 @@ use super::fields::{At, Field, encoding, layout};
 /// Payload of packets to QP1.
 pub const MAD_LEN: usize = 256;
 
-/// Bytes after the header.
-pub const MAD_DATA_LEN: usize = MAD_LEN - MadHeader::LEN;
-
 layout! {
     /// Common header.
     #[derive(Default)]

@@ -19,7 +19,7 @@ pub use header::{
 };
 pub(crate) use icrc::{IcrcFlow, verify_icrc_of};
 pub use icrc::{IcrcMatch, icrc, icrc_change, rxe_flush_icrc, verify_icrc};
-pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};
+pub use mad::{MAD_LEN, MadHeader};
 pub use net::{
     FrameFields, GRH_LEN, Grh, Ident, NEXT_HEADER_IBA, NetHeader, checksum, grh,
     put_network_headers,

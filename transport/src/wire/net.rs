@@ -1,7 +1,7 @@
 //! Network headers, and the 40-byte area before a datagram in place of a GRH.
 
 use alloc::vec::Vec;
-use core::{fmt, net::IpAddr};
+use core::net::IpAddr;
 
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
@@ -59,7 +59,8 @@ pub struct NetHeader {
 }
 
 /// Fields for links that build frames; otherwise the kernel sets them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, derive_more::Debug)]
+#[debug("FrameFields({:?}, {}, {:#x})", self.version(), self.service_level(), self.flow_label())]
 pub struct FrameFields(u32);
 
 impl FrameFields {
@@ -91,16 +92,6 @@ impl FrameFields {
     #[must_use]
     pub const fn flow_label(self) -> u32 {
         self.0 & 0xF_FFFF
-    }
-}
-
-impl fmt::Debug for FrameFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameFields")
-            .field("version", &self.version())
-            .field("service_level", &self.service_level())
-            .field("flow_label", &self.flow_label())
-            .finish()
     }
 }
 

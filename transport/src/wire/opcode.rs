@@ -102,7 +102,7 @@ macro_rules! operations {
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Operation {
-            $($(#[doc = $doc])* $variant = $code,)*
+            $(#[doc = concat!($name, ".\n")] $(#[doc = $doc])* $variant = $code,)*
         }
 
         impl Operation {
@@ -156,51 +156,31 @@ macro_rules! operations {
 
 // code, variant, name, position; headers after the BTH in RC (and XRC), UC, UD, CNP; "-": none
 operations! {
-    /// SEND First.
     0x00 SendFirst "SEND First" First  None None - -;
     /// SEND Middle; unused in CNPs.
     0x01 SendMiddle "SEND Middle" Middle  None None - None;
-    /// SEND Last.
     0x02 SendLast "SEND Last" Last  None None - -;
-    /// SEND Last with immediate.
     0x03 SendLastImm "SEND Last with Immediate" Last  Imm Imm - -;
-    /// SEND Only.
     0x04 SendOnly "SEND Only" Only  None None Deth -;
-    /// SEND Only with immediate.
     0x05 SendOnlyImm "SEND Only with Immediate" Only  Imm Imm DethImm -;
-    /// RDMA WRITE First.
     0x06 WriteFirst "RDMA WRITE First" First  Reth Reth - -;
-    /// RDMA WRITE Middle.
     0x07 WriteMiddle "RDMA WRITE Middle" Middle  None None - -;
-    /// RDMA WRITE Last.
     0x08 WriteLast "RDMA WRITE Last" Last  None None - -;
-    /// RDMA WRITE Last with immediate.
     0x09 WriteLastImm "RDMA WRITE Last with Immediate" Last  Imm Imm - -;
-    /// RDMA WRITE Only.
     0x0A WriteOnly "RDMA WRITE Only" Only  Reth Reth - -;
-    /// RDMA WRITE Only with immediate.
     0x0B WriteOnlyImm "RDMA WRITE Only with Immediate" Only  RethImm RethImm - -;
-    /// RDMA READ request.
     0x0C ReadRequest "RDMA READ Request" Only  Reth - - -;
-    /// READ response First.
     0x0D ReadResponseFirst "RDMA READ response First" First  Aeth - - -;
-    /// READ response Middle.
     0x0E ReadResponseMiddle "RDMA READ response Middle" Middle  None - - -;
-    /// READ response Last.
     0x0F ReadResponseLast "RDMA READ response Last" Last  Aeth - - -;
-    /// READ response Only.
     0x10 ReadResponseOnly "RDMA READ response Only" Only  Aeth - - -;
-    /// ACK or NAK.
     0x11 Acknowledge "Acknowledge" Only  Aeth - - -;
-    /// Atomic response.
     0x12 AtomicAcknowledge "ATOMIC Acknowledge" Only  AethAtomicAck - - -;
     /// Compare and swap.
     0x13 CmpSwap "CmpSwap" Only  Atomic - - -;
     /// Fetch and add.
     0x14 FetchAdd "FetchAdd" Only  Atomic - - -;
-    /// SEND Last with invalidation.
     0x16 SendLastInvalidate "SEND Last with Invalidate" Last  Ieth - - -;
-    /// SEND Only with invalidation.
     0x17 SendOnlyInvalidate "SEND Only with Invalidate" Only  Ieth - - -;
     /// FLUSH of remote memory.
     0x1C Flush "FLUSH" Only  FethReth - - -;

@@ -1,12 +1,10 @@
-use thiserror::Error;
-
 use super::{
     header::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth, XrcEth,
     },
     opcode::{Extension, Opcode, Operation},
 };
-use crate::psn::Psn;
+use crate::{named::errors, psn::Psn};
 
 /// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
@@ -284,21 +282,15 @@ impl MiddleHeaders {
     }
 }
 
-/// Reason for rejecting bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum ParseError {
-    /// Shorter than headers and ICRC.
-    #[error("the packet is shorter than its headers")]
-    TooShort,
-    /// Not whole words, or excess pad count.
-    #[error("the length and the pad count contradict each other")]
-    Padding,
-    /// Reserved or unsupported opcode.
-    #[error("unknown opcode {0:#04x}")]
-    Opcode(u8),
-    /// Version other than 0.
-    #[error("unknown transport version {0}")]
-    Version(u8),
+errors! {
+    /// Reason for rejecting bytes.
+    ParseError {
+        TooShort "the packet is shorter than its headers";
+        /// Not whole words, or excess pad count.
+        Padding "the length and the pad count contradict each other";
+        Opcode(u8) "unknown opcode {0:#04x}";
+        Version(u8) "unknown transport version {0}";
+    }
 }
 
 /// A parsed packet.

@@ -3,6 +3,7 @@ use thiserror::Error;
 use crate::{
     ids::{Qpn, RKey},
     mem::{AccessError, WindowError},
+    named::errors,
     time::Instant,
     wire::{Immediate, Syndrome},
 };
@@ -171,128 +172,55 @@ statuses! {
     RnrRetryExcErr = 13 "IBV_WC_RNR_RETRY_EXC_ERR" "RNR retry counter exceeded";
 }
 
-/// Cause of a failure.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum Cause {
-    /// Flushed in ERR.
-    #[error("the queue pair was in the error state")]
-    Flushed,
-    /// Local buffer access.
-    #[error(transparent)]
-    Access(AccessError),
-    /// NAK of the responder.
-    #[error("the responder sent {0}")]
-    Responder(Syndrome),
-    /// No response.
-    #[error("no response after {tries} tries")]
-    NoResponse {
-        /// Transmissions.
-        tries: u8,
-    },
-    /// Message too long.
-    #[error("{length} bytes where {limit} are allowed")]
-    TooLong {
-        /// Its bytes.
-        length: u32,
-        /// Limit in bytes.
-        limit: u32,
-    },
-    /// Frame shorter than its header.
-    #[error("{length} bytes where a frame has at least {least}")]
-    TooShort {
-        /// Its bytes.
-        length: u32,
-        /// Minimum in bytes.
-        least: u32,
-    },
-    /// Window bind.
-    #[error(transparent)]
-    Bind(WindowError),
-    /// Atomic SGEs other than 8 bytes.
-    #[error("the list of an atomic has {length} bytes, expected 8")]
-    NotAWord {
-        /// Their bytes.
-        length: u32,
-    },
-    /// `max_rd_atomic` is 0: no READs or atomics.
-    #[error("the queue pair was connected with max_rd_atomic 0: no READs and no atomics")]
-    NoReadsAllowed,
-    /// READ response that does not fit.
-    #[error("a READ response does not fit its request")]
-    ResponseMismatch,
-    /// Our responder refused the message.
-    #[error("the peer's request was refused: {0}")]
-    Refused(Refusal),
-    /// Missing GID index, or another address family.
-    #[error(
-        "the address handle's GID index does not exist, or its address family is not the peer's"
-    )]
-    NoRoute,
-    /// Address handle of another protection domain.
-    #[error("the address handle and the queue pair are of different protection domains")]
-    ForeignAddressHandle,
-    /// The service lacks the operation.
-    #[error("the queue pair's transport service has no such operation")]
-    WrongOperation,
-    /// Injected failure.
-    #[error("a rule fails it")]
-    Injected,
+errors! {
+    /// Cause of a failure.
+    Cause {
+        Flushed "the queue pair was in the error state";
+        /// Local buffer access.
+        #[error("{0}")]
+        Access(AccessError);
+        Responder(Syndrome) "the responder sent {0}";
+        NoResponse { tries: u8 } "no response after {tries} tries";
+        TooLong { length: u32, limit: u32 } "{length} bytes where {limit} are allowed";
+        TooShort { length: u32, least: u32 } "{length} bytes where a frame has at least {least}";
+        /// Window bind.
+        #[error("{0}")]
+        Bind(WindowError);
+        NotAWord { length: u32 } "the list of an atomic has {length} bytes, expected 8";
+        NoReadsAllowed "the queue pair was connected with max_rd_atomic 0: no READs and no atomics";
+        ResponseMismatch "a READ response does not fit its request";
+        Refused(Refusal) "the peer's request was refused: {0}";
+        NoRoute
+            "the address handle's GID index does not exist, or its address family is not the \
+             peer's";
+        ForeignAddressHandle
+            "the address handle and the queue pair are of different protection domains";
+        WrongOperation "the queue pair's transport service has no such operation";
+        Injected "a rule fails it";
+    }
 }
 
-/// Reason for a responder's NAK.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum Refusal {
-    /// Missing earlier packet.
-    #[error("an earlier packet is missing")]
-    MissingPacket,
-    /// An unfinished READ uses the memory.
-    #[error("a READ of that memory has no response yet")]
-    PendingRead,
-    /// No receive request.
-    #[error("no receive request is posted")]
-    NoReceiveRequest,
-    /// Opcode out of order.
-    #[error("the packet does not continue the message under way")]
-    OpcodeOrder,
-    /// The length does not fit.
-    #[error("the payload's length is wrong for the packet")]
-    Length,
-    /// The message exceeds the buffer.
-    #[error("the message is longer than the posted buffer: at least {received} B for {buffer} B")]
-    BufferTooSmall {
-        /// Bytes of the message so far.
-        received: u64,
-        /// Bytes of the buffer.
-        buffer: u64,
-    },
-    /// Operation not enabled.
-    #[error("the queue pair does not allow this operation")]
-    NotEnabled,
-    /// Too many READs.
-    #[error("more READs outstanding than negotiated")]
-    TooManyReads,
-    /// Invalid R_Key or access.
-    #[error("R_Key: {0}")]
-    Access(AccessError),
-    /// Invalid receive request.
-    #[error("receive buffer: {0}")]
-    LocalBuffer(AccessError),
-    /// Atomic not 8-byte aligned.
-    #[error("the address is not a multiple of eight")]
-    Misaligned,
-    /// Failed invalidation.
-    #[error("invalidation: {0}")]
-    Invalidate(AccessError),
-    /// Reserved or missing FLUSH type.
-    #[error("a FLUSH of a reserved kind")]
-    FlushKind,
-    /// Unknown XRC SRQ.
-    #[error("no XRC SRQ has this number")]
-    UnknownXrcSrq,
-    /// XRC SRQ of another domain.
-    #[error("the XRC SRQ is of another XRC domain")]
-    ForeignXrcSrq,
-    /// The XRC SRQ's completion queue overflowed.
-    #[error("the XRC SRQ's completion queue has overflowed")]
-    FailedXrcSrq,
+errors! {
+    /// Reason for a responder's NAK.
+    Refusal {
+        MissingPacket "an earlier packet is missing";
+        PendingRead "a READ of that memory has no response yet";
+        NoReceiveRequest "no receive request is posted";
+        OpcodeOrder "the packet does not continue the message under way";
+        Length "the payload's length is wrong for the packet";
+        BufferTooSmall { received: u64, buffer: u64 }
+            "the message is longer than the posted buffer: at least {received} B for {buffer} B";
+        NotEnabled "the queue pair does not allow this operation";
+        TooManyReads "more READs outstanding than negotiated";
+        /// Invalid R_Key or access.
+        Access(AccessError) "R_Key: {0}";
+        /// Invalid receive request.
+        LocalBuffer(AccessError) "receive buffer: {0}";
+        Misaligned "the address is not a multiple of eight";
+        Invalidate(AccessError) "invalidation: {0}";
+        FlushKind "a FLUSH of a reserved kind";
+        UnknownXrcSrq "no XRC SRQ has this number";
+        ForeignXrcSrq "the XRC SRQ is of another XRC domain";
+        FailedXrcSrq "the XRC SRQ's completion queue has overflowed";
+    }
 }

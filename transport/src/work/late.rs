@@ -246,16 +246,25 @@ impl Late {
     }
 
     /// False for a completion that is due.
-    pub(crate) fn delay_completion(&mut self, new: DelayedCompletion, now: Instant) -> bool {
-        let placed = self.unplaced.get(&new.half).map_or(now, |there| there.until);
+    pub(crate) fn delay_completion(
+        &mut self,
+        half: QpHalf,
+        cq: &Arc<CompletionQueue>,
+        wc: Wc,
+        validity: &Validity,
+        solicited: bool,
+        now: Instant,
+    ) -> bool {
+        let placed = self.unplaced.get(&half).map_or(now, |there| there.until);
         let at = self.soon(now, self.config.completion).max(placed);
-        let copy = self.copies.last(new.half);
-        let others = self.delayed.entry(new.cq.id()).or_default();
+        let copy = self.copies.last(half);
+        let others = self.delayed.entry(cq.id()).or_default();
         let at = others.back().map_or(at, |last| last.at.max(at));
         if at <= now && copy == 0 && others.is_empty() {
             return false;
         }
-        others.push_back(DelayedCompletion { at, copy, ..new });
+        let (cq, validity) = (cq.clone(), validity.clone());
+        others.push_back(DelayedCompletion { at, half, copy, cq, wc, validity, solicited });
         true
     }
 
@@ -297,18 +306,5 @@ impl Piece {
     fn place(self) {
         let Self { region, address, bytes, part } = self;
         let _ = region.write(address, &bytes[part]);
-    }
-}
-
-impl DelayedCompletion {
-    pub(crate) fn new(
-        half: QpHalf,
-        cq: &Arc<CompletionQueue>,
-        wc: Wc,
-        validity: &Validity,
-        solicited: bool,
-    ) -> Self {
-        let (cq, validity) = (cq.clone(), validity.clone());
-        Self { at: Instant::ZERO, half, copy: 0, cq, wc, validity, solicited }
     }
 }

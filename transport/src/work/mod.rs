@@ -22,8 +22,8 @@ pub use counter::{CompletionCounter, Counted, CountedOps};
 pub use cq::{CompletionQueue, CqModeration, CqRoom, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
 pub(crate) use half::{Half, QpHalf};
+pub(crate) use late::Late;
 pub use late::LateConfig;
-pub(crate) use late::{DelayedCompletion, Late};
 pub use queue::AbandonedRequests;
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use request::{

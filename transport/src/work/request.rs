@@ -324,15 +324,8 @@ impl SendWr {
     /// Signaled FLUSH of a region or window.
     #[must_use]
     pub fn flush_all(wr_id: u64, rkey: RKey, placement: Placement) -> Self {
-        Self::bare(
-            wr_id,
-            SendOp::Flush {
-                remote: Remote { address: 0, rkey },
-                length: 0,
-                placement,
-                whole: true,
-            },
-        )
+        let remote = Remote { address: 0, rkey };
+        Self::bare(wr_id, SendOp::Flush { remote, length: 0, placement, whole: true })
     }
 
     /// Signaled bind.

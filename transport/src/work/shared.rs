@@ -3,12 +3,12 @@
 use alloc::{collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
-use thiserror::Error;
 
 use super::{CompletionQueue, queue::RecvQueue};
 use crate::{
     hash::IdHasher,
     ids::{PdId, Qpn, SrqId, XrcdId},
+    named::errors,
 };
 
 pub(crate) type SrqTable = HashMap<SrqId, SharedQueue, IdHasher>;
@@ -33,22 +33,15 @@ pub struct SrqInfo {
     pub posted: u32,
 }
 
-/// Modify error; nothing changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum SrqError {
-    /// No such queue.
-    #[error("no such shared receive queue")]
-    UnknownSrq,
-    /// None, or above the adapter's limit.
-    #[error("max_wr is out of range; expected 1 to {0}")]
-    Size(u32),
-    /// More are posted.
-    #[error("{0} receive requests are posted, more than the new size")]
-    Posted(u32),
-    /// The limit exceeds the queue's size.
-    #[error("the limit is larger than max_wr; at most {0}")]
-    Limit(u32),
+errors! {
+    /// Modify error; nothing changed.
+    #[non_exhaustive]
+    SrqError {
+        UnknownSrq "no such shared receive queue";
+        Size(u32) "max_wr is out of range; expected 1 to {0}";
+        Posted(u32) "{0} receive requests are posted, more than the new size";
+        Limit(u32) "the limit is larger than max_wr; at most {0}";
+    }
 }
 
 pub(crate) struct SharedQueue {

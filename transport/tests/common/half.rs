@@ -273,7 +273,7 @@ impl Half {
     fn headers(&self, packet: &Pkt) -> Headers {
         let (bth, ext) = (self.bth(packet), packet.ext);
         let headers = match packet.srq {
-            Some(srq) => Headers::xrc(bth, XrcEth(srq), ext),
+            Some(srq) => Headers::xrc(bth, XrcEth { srq }, ext),
             None => Headers::new(bth, ext),
         };
         headers.expect("headers that the opcode does not call for")
@@ -397,7 +397,7 @@ fn decode(bytes: &[u8]) -> Pkt {
         psn: bth.psn.get(),
         ack_req: bth.ack_req,
         solicited: bth.solicited,
-        srq: packet.headers.xrceth().map(|xrceth| xrceth.0),
+        srq: packet.headers.xrceth().map(|xrceth| xrceth.srq),
         ext: *packet.headers.ext(),
         payload: packet.payload.to_vec(),
     }

@@ -22,7 +22,7 @@ pub struct Recorded(Arc<Mutex<Vec<Record>>>);
 
 impl Recorded {
     pub fn trace(&self) -> Trace {
-        Trace { latest: 16, ..Trace::to(self.clone()) }
+        Trace::to(self.clone())
     }
 
     pub fn take(&self) -> Vec<Record> {

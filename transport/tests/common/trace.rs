@@ -79,7 +79,7 @@ impl Rung {
             line.push_str(" S");
         }
         if let Some(xrceth) = self.headers.xrceth() {
-            let _ = write!(line, " srq {:#08x}", xrceth.0.get());
+            let _ = write!(line, " srq {:#08x}", xrceth.srq.get());
         }
         if let Some(aeth) = self.headers.ext().aeth() {
             let _ = write!(line, " {} msn {}", aeth.syndrome, aeth.msn.get());

@@ -37,7 +37,7 @@ fn its_peer_is_told() {
         let a = end(&mut talk, &record).unwrap();
         assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::DreqSent));
         talk.pair.run_for(std::time::Duration::from_millis(1100));
-        assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
+        assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected(b)]);
         talk.disconnect(Side::B, b);
         talk.pair.run();
         assert_eq!(talk.take(Side::A), []);
@@ -165,14 +165,14 @@ fn a_peer_that_is_gone_ends_its_connections() {
             talk.disconnect(Side::B, b);
         }
         gone(&mut talk, b);
-        assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
+        assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected(b)]);
         if !announced {
             assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::DreqRcvd));
             talk.disconnect(Side::B, b);
         }
         assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::TimeWait));
         talk.pair.run();
-        assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit { conn: b }]);
+        assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit(b)]);
         talk.assert_gone();
     }
     // the REQ stays: another program may accept it

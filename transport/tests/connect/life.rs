@@ -32,14 +32,14 @@ fn both_sides_use_it_and_either_ends_it() {
             talk.disconnect(first, one);
             talk.deliver_all();
             assert_eq!(talk.take(first), [], "the peer has not answered");
-            assert_eq!(talk.take(first.other()), [ConnEvent::Disconnected { conn: other }]);
+            assert_eq!(talk.take(first.other()), [ConnEvent::Disconnected(other)]);
             talk.disconnect(first.other(), other);
             talk.deliver_all();
-            assert_eq!(talk.take(first), [ConnEvent::Disconnected { conn: one }]);
+            assert_eq!(talk.take(first), [ConnEvent::Disconnected(one)]);
             assert_eq!(talk.pair.node(first).adapter.cm().state(one), Some(CmState::TimeWait));
             talk.pair.run();
-            assert_eq!(talk.take(first), [ConnEvent::TimeWaitExit { conn: one }]);
-            assert_eq!(talk.take(first.other()), [ConnEvent::TimeWaitExit { conn: other }]);
+            assert_eq!(talk.take(first), [ConnEvent::TimeWaitExit(one)]);
+            assert_eq!(talk.take(first.other()), [ConnEvent::TimeWaitExit(other)]);
             talk.assert_gone();
         }
     }
@@ -305,7 +305,7 @@ fn no_response() {
     let start = talk.pair.now;
     let (a, _) = talk.call();
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable(a)]);
     assert_eq!(talk.pair.trace.records.len(), 16 + 1);
     let last = talk.pair.trace.records.last().and_then(|record| hand::mad_of(&record.bytes));
     let Some(Message::Rej(rej)) = last.map(|mad| mad.message) else { panic!() };
@@ -321,10 +321,7 @@ fn the_peer_is_gone_at_the_end() {
     talk.pair.fault_from(Side::A, "drop qp 1");
     talk.disconnect(Side::A, a);
     talk.pair.run();
-    assert_eq!(
-        talk.take(Side::A),
-        [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }]
-    );
+    assert_eq!(talk.take(Side::A), [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)]);
     assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
 }
 
@@ -337,14 +334,8 @@ fn both_end_it_at_once() {
     // the second DREP finds no connection
     talk.pair.allow(DropReason::CmWrongState);
     talk.pair.run();
-    assert_eq!(
-        talk.take(Side::A),
-        [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }]
-    );
-    assert_eq!(
-        talk.take(Side::B),
-        [ConnEvent::Disconnected { conn: b }, ConnEvent::TimeWaitExit { conn: b }]
-    );
+    assert_eq!(talk.take(Side::A), [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)]);
+    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected(b), ConnEvent::TimeWaitExit(b)]);
     talk.assert_gone();
 }
 
@@ -365,7 +356,7 @@ fn a_queue_pair_that_cannot_be_moved() {
     talk.accept(b);
     talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
     talk.deliver_all();
-    assert_eq!(talk.take(Side::A), [ConnEvent::ConnectError { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::ConnectError(a)]);
     let events = talk.take(Side::B);
     assert_eq!(
         (rejection(&events[0]).reason, rejection(&events[0]).about),
@@ -404,7 +395,7 @@ fn destroyed_in_every_state() {
         let (own, others) = if side == Side::A { (a, b) } else { (b, a) };
         talk.destroy(side, own);
         talk.deliver_all();
-        assert_eq!(talk.take(side.other()), [ConnEvent::Disconnected { conn: others }]);
+        assert_eq!(talk.take(side.other()), [ConnEvent::Disconnected(others)]);
         talk.destroy(side.other(), others);
         talk.pair.run();
         assert_eq!(
@@ -422,7 +413,7 @@ fn destroyed_in_every_state() {
     talk.deliver_all();
     let events = talk.take(Side::A);
     assert!(
-        matches!(events[..], [ConnEvent::Established { .. }, ConnEvent::Disconnected { .. }]),
+        matches!(events[..], [ConnEvent::Established { .. }, ConnEvent::Disconnected(_)]),
         "{events:?}"
     );
 }

@@ -30,7 +30,7 @@ fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
     talk.deliver_all();
     talk.take(Side::A);
     events.extend(talk.take(Side::B));
-    events.iter().filter(|event| matches!(event, ConnEvent::TimeWaitExit { .. })).count()
+    events.iter().filter(|event| matches!(event, ConnEvent::TimeWaitExit(_))).count()
 }
 
 /// Despite an acknowledge timeout of 2.4 hours.
@@ -62,7 +62,7 @@ fn time_waits_are_not_counted() {
     talk.call();
     talk.pair.run_for(Duration::from_millis(4300));
     let events = talk.take(Side::B);
-    let over = |event: &ConnEvent| matches!(event, ConnEvent::TimeWaitExit { .. });
+    let over = |event: &ConnEvent| matches!(event, ConnEvent::TimeWaitExit(_));
     assert!(events.len() == 3 && events.iter().all(over), "{events:?}");
 }
 

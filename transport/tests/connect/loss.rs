@@ -30,15 +30,15 @@ fn life(side: Side, fault: &str) -> Talk {
     );
     talk.disconnect(Side::A, a);
     talk.pair.run_for(Duration::from_secs(3));
-    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }], "{side:?} {fault}");
+    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected(b)], "{side:?} {fault}");
     talk.disconnect(Side::B, b);
     talk.pair.run();
     assert_eq!(
         talk.take(Side::A),
-        [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }],
+        [ConnEvent::Disconnected(a), ConnEvent::TimeWaitExit(a)],
         "{side:?} {fault}"
     );
-    assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit { conn: b }], "{side:?} {fault}");
+    assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit(b)], "{side:?} {fault}");
     talk.pair.assert_hit(rule);
     talk.assert_gone();
     talk
@@ -96,7 +96,7 @@ fn a_program_that_never_responds() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable(a)]);
     let events = talk.take(Side::B);
     let [ConnEvent::Request { conn, .. }, rejected] = &events[..] else { panic!("{events:?}") };
     assert_eq!(rejection(rejected).reason, RejectReason::TIMEOUT);
@@ -111,7 +111,7 @@ fn a_program_that_responds_too_late() {
     talk.pair.fault_from(Side::A, "drop qp 1 nth 17");
     let (a, _) = talk.call();
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable(a)]);
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::ReqRcvd));
     // acceptance fails, with an event

@@ -108,7 +108,7 @@ fn no_response() {
     talk.pair.fault_from(Side::A, "drop qp 1");
     let a = request(&mut talk, SERVICE, b"");
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable(a)]);
     talk.assert_gone();
 }
 

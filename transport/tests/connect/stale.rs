@@ -95,7 +95,7 @@ fn a_forged_request_ends_no_connection() {
     world.assert_alive();
     world.talk.disconnect(Side::A, world.a);
     world.talk.deliver_all();
-    assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
+    assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected(world.b)]);
 }
 
 /// A DREP without a probe, or with a guessed transaction ID.
@@ -120,7 +120,7 @@ fn a_forged_response_ends_no_connection() {
     world.assert_alive();
     let right = CmMad::new(question.transaction, drep);
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &right), Disposition::Executed);
-    assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
+    assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected(world.b)]);
 }
 
 /// A restarted peer disowns the connection and may reuse its queue pair.
@@ -136,7 +136,7 @@ fn a_peer_that_starts_anew() {
     assert_ne!(dreq.remote_qpn, world.a_qp.qpn);
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::A, &question), Disposition::Executed);
     world.talk.deliver_all();
-    assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
+    assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected(world.b)]);
     assert_eq!(world.talk.pair.b.adapter.cm().state(world.b), Some(CmState::TimeWait));
     let again = world.another(2);
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &again), Disposition::Executed);

@@ -70,19 +70,19 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                 }
             }
             ConnEvent::Rejected { conn, .. }
-            | ConnEvent::Unreachable { conn }
-            | ConnEvent::ConnectError { conn } => {
+            | ConnEvent::Unreachable(conn)
+            | ConnEvent::ConnectError(conn) => {
                 let history = book.get_mut(&conn).unwrap();
                 assert!(!history.ended, "seed {seed}: {history:?}");
                 history.ended = true;
             }
-            ConnEvent::Disconnected { conn } => {
+            ConnEvent::Disconnected(conn) => {
                 let history = book.get_mut(&conn).unwrap();
                 assert!(!history.ended, "seed {seed}: {history:?}");
                 history.ended = true;
                 let _ = talk.pair.node(side).adapter.cm_disconnect(now, conn, b"");
             }
-            ConnEvent::TimeWaitExit { conn } => {
+            ConnEvent::TimeWaitExit(conn) => {
                 let history = book.get_mut(&conn).unwrap();
                 assert!(history.ended && !history.left_time_wait, "seed {seed}: {history:?}");
                 history.left_time_wait = true;

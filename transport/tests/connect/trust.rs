@@ -40,7 +40,7 @@ fn from_another_host() {
     assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
     assert_eq!(talk.pair.state(&b_qp), roce_transport::qp::State::Rts);
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &genuine), Disposition::Executed);
-    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
+    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected(b)]);
 }
 
 #[test]

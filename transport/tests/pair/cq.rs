@@ -27,13 +27,13 @@ fn a_resize_keeps_what_is_there_and_its_order() {
         pair.run();
     };
     send(&mut pair, 0..4);
-    pair.b.adapter.resize_cq(cq, 10).unwrap();
+    pair.b.adapter.resize_cq(cq, 10, None).unwrap();
     send(&mut pair, 4..10);
     assert_eq!((b.recv_cq.capacity(), b.recv_cq.len()), (10, 10));
-    assert_eq!(pair.b.adapter.resize_cq(cq, 9), Err(ObjectError::Held(10)));
+    assert_eq!(pair.b.adapter.resize_cq(cq, 9, None), Err(ObjectError::Held(10)));
     assert_eq!(b.recv_cq.capacity(), 10, "nothing has changed");
     let first = b.recv_cq.pop().unwrap();
-    pair.b.adapter.resize_cq(cq, 9).unwrap();
+    pair.b.adapter.resize_cq(cq, 9, None).unwrap();
     assert_eq!(first.wr_id, 0);
     assert_eq!(b.recv_outcomes(), all_ok(1..10, 0));
     assert_eq!(pair.state(&b), State::Rts);
@@ -44,7 +44,7 @@ fn a_resize_keeps_what_is_there_and_its_order() {
 fn the_new_size_is_where_it_overflows() {
     for (size, fits) in [(3, 3), (6, 6)] {
         let mut half = Half::new(Options { cqe: 4, ..Options::default() });
-        half.node.adapter.resize_cq(half.qp.recv_cq.id(), size).unwrap();
+        half.node.adapter.resize_cq(half.qp.recv_cq.id(), size, None).unwrap();
         for id in 0..=fits {
             half.post_recv(&RecvWr::new(id, []));
             half.send(&pkt(Op::SendOnly, 0x200 + id as u32));
@@ -54,7 +54,7 @@ fn the_new_size_is_where_it_overflows() {
         assert_eq!(half.node.events, events);
         assert_eq!(half.qp.recv_outcomes(), all_ok(0..fits, 0));
         assert_eq!(
-            half.node.adapter.resize_cq(half.qp.recv_cq.id(), 100),
+            half.node.adapter.resize_cq(half.qp.recv_cq.id(), 100, None),
             Err(ObjectError::Overrun)
         );
     }
@@ -65,9 +65,9 @@ fn sizes_that_are_refused() {
     let mut half = Half::reset(Options { cqe: 4, ..Options::default() });
     let (cq, limit) = (half.qp.recv_cq.id(), half.node.adapter.limits().max_cqe);
     let refused = Err(ObjectError::Size { what: ObjectSize::Completions, least: 1, limit });
-    assert_eq!(half.node.adapter.resize_cq(cq, 0), refused);
-    assert_eq!(half.node.adapter.resize_cq(cq, limit + 1), refused);
-    assert_eq!(half.node.adapter.resize_cq(CqId(77), 4), Err(ObjectError::Unknown));
+    assert_eq!(half.node.adapter.resize_cq(cq, 0, None), refused);
+    assert_eq!(half.node.adapter.resize_cq(cq, limit + 1, None), refused);
+    assert_eq!(half.node.adapter.resize_cq(CqId(77), 4, None), Err(ObjectError::Unknown));
     assert_eq!(half.qp.recv_cq.capacity(), 4);
 }
 

@@ -201,8 +201,8 @@ fn a_completion_queue_gets_room_that_is_there() {
     assert!(cq.lacks(10).is_none());
     let room = cq.lacks(11).unwrap();
     assert_eq!((cq.capacity(), room.capacity()), (10, 20), "it doubles at least");
-    adapter.resize_cq_in(cq.id(), 11, Some(room)).unwrap();
+    adapter.resize_cq(cq.id(), 11, Some(room)).unwrap();
     assert!(cq.capacity() == 11 && cq.lacks(20).is_none());
-    adapter.resize_cq_in(cq.id(), 50, Some(CqRoom::new(20))).unwrap(); // too small: made there
+    adapter.resize_cq(cq.id(), 50, Some(CqRoom::new(20))).unwrap(); // too small: made there
     assert!(cq.capacity() == 50 && cq.lacks(50).is_none());
 }

@@ -6,6 +6,7 @@ use roce_transport::{
     adapter::{Adapter, ObjectError},
     addr::{Mtu, Qpn},
     event::{Disposition, DropReason, Refusal},
+    explain::{Histories, KEPT},
     mem::{AccessError, RKey},
     psn::Psn,
     qp::{ModifyError, PostError, QpType, State},
@@ -18,7 +19,7 @@ use roce_transport::{
     work::{Cause, RecvWr, Remote, SendWr, WcStatus},
 };
 
-use crate::common::{End, Node, Options, Pair, Side, net, pattern, qp_init, to_group};
+use crate::common::{End, Node, Options, Pair, Recorded, Side, net, pattern, qp_init, to_group};
 
 const A_PSN: u32 = 0x100;
 const SEQUENCE: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
@@ -31,6 +32,12 @@ fn recorded() -> (Pair, End, End) {
     let mut pair = Pair::new().recorded();
     let (a, b) = pair.connect(options());
     (pair, a, b)
+}
+
+fn histories(records: &[Record]) -> Histories {
+    let mut histories = Histories::default();
+    records.iter().for_each(|record| drop(histories.observe(record, || None)));
+    histories
 }
 
 fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
@@ -343,13 +350,13 @@ fn a_wrong_key_and_what_follows_on_both_sides() {
         })
         .collect();
     assert_eq!(results, [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)]);
-    let kept: Vec<_> = pair.a.adapter.latest(a.qpn).cloned().collect();
-    assert!(kept.len() <= 16 && kept.iter().all(|record| record.qpn == a.qpn));
     let all = pair.record(Side::A).to_vec();
+    let kept: Vec<_> = histories(&all).latest(a.qpn).cloned().collect();
+    assert!((1..=KEPT).contains(&kept.len()));
     let of_qp: Vec<_> = all.into_iter().filter(|record| record.qpn == a.qpn).collect();
     assert_eq!(kept, of_qp[of_qp.len() - kept.len()..]);
     pair.a.adapter.destroy_qp(a.qpn).unwrap();
-    assert_eq!(pair.a.adapter.latest(a.qpn).count(), 0);
+    assert_eq!(histories(pair.record(Side::A)).latest(a.qpn).count(), 0);
 }
 
 #[test]
@@ -459,7 +466,8 @@ fn packets_for_nobody_are_recorded_and_not_kept() {
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
     assert_eq!(arrived(&mut pair, Side::B)[0].1, Disposition::Dropped(DropReason::UnknownQp));
-    assert_eq!(pair.b.adapter.latest(b.qpn).count(), 0, "peers name any number");
+    let kept = histories(pair.record(Side::B));
+    assert_eq!(kept.latest(b.qpn).count(), 0, "peers name any number");
 }
 
 #[test]
@@ -493,15 +501,17 @@ fn the_record_changes_nothing() {
 
 #[test]
 fn readers_are_optional() {
-    let config = Node::config(1);
-    let mut adapter = Adapter::with_trace(config.clone(), Trace { sink: None, latest: 2 });
-    let pd = adapter.alloc_pd().unwrap();
-    let cq = adapter.create_cq(4).unwrap();
-    let qpn = adapter.create_qp(qp_init(QpType::Rc, &cq, pd)).unwrap();
-    for _ in 0..3 {
-        adapter.to_error(Instant::from_nanos(5), qpn).unwrap_err();
-    }
-    assert_eq!(adapter.latest(qpn).count(), 2);
-    assert!(Trace::default().is_null());
-    assert_eq!(Adapter::new(config).latest(qpn).count(), 0);
+    let recorded = Recorded::default();
+    let created = [recorded.trace(), Trace::default()].map(|trace| {
+        let mut adapter = Adapter::with_trace(Node::config(1), trace);
+        let pd = adapter.alloc_pd().unwrap();
+        let cq = adapter.create_cq(4).unwrap();
+        let qpn = adapter.create_qp(qp_init(QpType::Rc, &cq, pd)).unwrap();
+        for _ in 0..3 {
+            adapter.to_error(Instant::from_nanos(5), qpn).unwrap_err();
+        }
+        qpn
+    });
+    assert_eq!(created[0], created[1]);
+    assert_eq!(recorded.take().len(), 4);
 }

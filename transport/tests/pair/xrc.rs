@@ -103,7 +103,7 @@ fn every_operation() {
         "a completion names the target that received"
     );
     check_program(&a, received, &buffers);
-    assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth(srq))));
+    assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth { srq })));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.xrceth().is_none()));
     assert!(pair.trace.records.iter().all(|record| record.bytes[0] & 0xE0 == 0xA0));
     for operation in [Op::SendMiddle, Op::WriteMiddle] {

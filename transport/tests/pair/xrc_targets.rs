@@ -233,7 +233,7 @@ fn an_initiator_hears_responses_and_a_target_requests() {
     let mut half = Half::new(Options::default());
     let bth =
         Bth::new(Opcode::new(Service::Xrc, Op::SendOnly).unwrap(), half.qp.qpn, Psn::new(0x200));
-    let headers = Headers::xrc(bth, XrcEth(SrqId::new(1)), Ext::None).unwrap();
+    let headers = Headers::xrc(bth, XrcEth { srq: SrqId::new(1) }, Ext::None).unwrap();
     let net = half.net();
     assert_eq!(half.send_as(&net, headers, b""), Disposition::Dropped(DropReason::WrongService));
 }

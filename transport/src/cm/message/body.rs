@@ -396,19 +396,13 @@ pub enum About {
     Reserved = 3,
 }
 
-impl About {
-    const fn of(bits: u32) -> Self {
-        match bits {
-            0 => Self::Req,
-            1 => Self::Rep,
-            2 => Self::Other,
-            _ => Self::Reserved,
-        }
-    }
-}
-
 in_bits! {
-    About: bits => Self::of(bits), value => value as u32;
+    About: bits => match bits {
+        0 => Self::Req,
+        1 => Self::Rep,
+        2 => Self::Other,
+        _ => Self::Reserved,
+    }, value => value as u32;
 }
 
 /// Fields without meaning on RoCE; 0 when sent.

@@ -4,16 +4,17 @@ mod body;
 
 use alloc::boxed::Box;
 
-use thiserror::Error;
-
 pub use body::{
     About, Apr, Drep, Dreq, Lap, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu,
     SidrRep, SidrReq, Unused, without_padding,
 };
 
-use crate::wire::{
-    MAD_LEN, MadHeader,
-    fields::{At, Field},
+use crate::{
+    named::errors,
+    wire::{
+        MAD_LEN, MadHeader,
+        fields::{At, Field},
+    },
 };
 
 /// A message with its frame.
@@ -73,19 +74,15 @@ messages! {
     0x1A Apr(Box<Apr>) "APR";
 }
 
-/// Malformed MAD.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[non_exhaustive]
-pub enum CmParseError {
-    /// Not 256 bytes.
-    #[error("the MAD is not 256 bytes long")]
-    Length,
-    /// Other class, method or version.
-    #[error("the MAD is not of the CM class")]
-    Class,
-    /// Unknown message.
-    #[error("unknown CM attribute {0:#06x}")]
-    Attribute(u16),
+errors! {
+    /// Malformed MAD.
+    #[non_exhaustive]
+    CmParseError {
+        Length "the MAD is not 256 bytes long";
+        /// Other class, method or version.
+        Class "the MAD is not of the CM class";
+        Attribute(u16) "unknown CM attribute {0:#06x}";
+    }
 }
 
 impl CmMad {
