@@ -114,4 +114,4 @@ impl AsFd for EventChannel {
     }
 }
 
-opaque_debug!(EventChannel: "EventChannel");
+opaque_debug!(EventChannel);

@@ -86,7 +86,7 @@ impl FaultyLink {
     }
 }
 
-opaque_debug!(FaultyLink: "FaultyLink", |it| outward: it.outward, inward: it.inward);
+opaque_debug!(FaultyLink, |it| outward: it.outward, inward: it.inward);
 
 impl Link for FaultyLink {
     forward! {

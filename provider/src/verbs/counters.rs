@@ -100,4 +100,4 @@ impl CounterSet {
     }
 }
 
-opaque_debug!(CounterSet: "CounterSet", |this| context: this.context);
+opaque_debug!(CounterSet, |this| context: this.context);

@@ -87,7 +87,7 @@ impl AsyncEvents {
     }
 }
 
-opaque_debug!(AsyncEvents: "AsyncEvents", |this| descriptor: this.queue.descriptor());
+opaque_debug!(AsyncEvents, |this| descriptor: this.queue.descriptor());
 
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -260,7 +260,7 @@ fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, Bin
     }
 }
 
-opaque_debug!(RawLink: "RawLink", |it| interface: it.interface, config: it.station.config());
+opaque_debug!(RawLink, |it| interface: it.interface, config: it.station.config());
 
 impl Link for RawLink {
     fn addresses(&self) -> Vec<IpAddr> {
