@@ -392,8 +392,8 @@ impl Device {
         let mbps = self.state.speed.unwrap_or(station.mbps);
         let dhcp = station.dhcp.map(|_| options.random_seed()).transpose()?;
         let station = StationConfig { mbps, dhcp, ..station.clone() };
-        let xdp = xdp.map(|xdp| (xdp, self.state.link_mtu));
-        let link = RawLink::open(interface, self.index, station, &options.sockets(), xdp)?;
+        let (sockets, mtu) = (options.sockets(), self.state.link_mtu);
+        let link = RawLink::open(interface, self.index, station, &sockets, xdp, mtu)?;
         Ok((Box::new(link), Some(watch)))
     }
 
