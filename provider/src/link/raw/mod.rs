@@ -153,7 +153,7 @@ impl RawLink {
             return Ok(held);
         }
         let payload = run.payload(bytes);
-        let mut headers = self.station.headers(mac, run, 0, payload.len());
+        let mut headers = self.station.headers(mac, run, payload.len());
         match &mut self.xdp {
             Some(xdp) => xdp.send(&self.socket, &headers, payload),
             None => self.socket.send_run(run, &mut headers, payload),
