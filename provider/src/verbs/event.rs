@@ -34,7 +34,7 @@ impl Context {
     /// Takes the next asynchronous event, if any (non-blocking `ibv_get_async_event`).
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.inner.events.pop()
+        self.inner.events.unread.pop()
     }
 
     /// Creates a further reader of future events.
@@ -60,17 +60,12 @@ impl Context {
         }
         Ok(AsyncEvents { queue })
     }
-
-    /// Readable while events exist.
-    #[must_use]
-    pub fn async_fd(&self) -> BorrowedFd<'_> {
-        self.inner.events.descriptor()
-    }
 }
 
 impl AsFd for Context {
+    /// Readable while events exist (`async_fd`).
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.async_fd()
+        self.inner.events.unread.descriptor()
     }
 }
 
@@ -78,20 +73,20 @@ impl AsyncEvents {
     /// Takes the next event, if any.
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {
-        self.queue.pop()
+        self.queue.unread.pop()
     }
 
     /// Drops events that are no longer [wanted](Context::read_async_events_if).
     pub fn leave_out_unwanted(&self) {
-        self.queue.discard_unwanted();
+        self.queue.unread.retain(|event| (self.queue.wanted)(*event));
     }
 }
 
-opaque_debug!(AsyncEvents, |this| descriptor: this.queue.descriptor());
+opaque_debug!(AsyncEvents, |this| descriptor: this.as_fd());
 
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.queue.descriptor()
+        self.queue.unread.descriptor()
     }
 }
 
