@@ -19,7 +19,7 @@ pub type AsyncEvent = Event;
 /// ```
 /// # use roce_provider::transport::adapter::PKeyTable;
 /// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
-/// let events = context.read_async_events()?;
+/// let events = context.read_async_events(|_| true)?;
 /// context.set_pkeys(PKeyTable::default())?; // an event only if the table changes
 /// while let Some(event) = events.poll() {
 ///     println!("{event:?}");
@@ -37,20 +37,12 @@ impl Context {
         self.inner.events.unread.pop()
     }
 
-    /// Creates a further reader of future events.
+    /// Creates a further reader, of future `wanted` events. `wanted` runs under the device's lock
+    /// and must not call the device.
     ///
     /// # Errors
     /// `EMFILE` without a free descriptor.
-    pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
-        self.read_async_events_if(|_| true)
-    }
-
-    /// Creates a reader of `wanted` events. `wanted` runs under the device's lock and must not call
-    /// the device.
-    ///
-    /// # Errors
-    /// `EMFILE` without a free descriptor.
-    pub fn read_async_events_if(
+    pub fn read_async_events(
         &self,
         wanted: impl Fn(AsyncEvent) -> bool + Send + Sync + 'static,
     ) -> io::Result<AsyncEvents> {
@@ -76,7 +68,7 @@ impl AsyncEvents {
         self.queue.unread.pop()
     }
 
-    /// Drops events that are no longer [wanted](Context::read_async_events_if).
+    /// Drops events that are no longer [wanted](Context::read_async_events).
     pub fn leave_out_unwanted(&self) {
         self.queue.unread.retain(|event| (self.queue.wanted)(*event));
     }
@@ -108,8 +100,8 @@ mod tests {
             assert_eq!(event, AsyncEvent::PKeyChange);
             asked.load(Ordering::Relaxed)
         };
-        let (some, all) =
-            (context.read_async_events_if(wanted).unwrap(), context.read_async_events().unwrap());
+        let some = context.read_async_events(wanted).unwrap();
+        let all = context.read_async_events(|_| true).unwrap();
         let mut key = 0x8001;
         let mut change = || {
             key += 1;

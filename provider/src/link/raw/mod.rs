@@ -264,8 +264,6 @@ fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, Bin
     }
 }
 
-opaque_debug!(RawLink, |it| interface: it.interface, config: it.station.config());
-
 impl Link for RawLink {
     fn addresses(&self) -> Vec<IpAddr> {
         self.station.config().addresses.iter().map(|own| own.address).collect()
