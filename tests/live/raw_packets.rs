@@ -323,7 +323,8 @@ fn flows_by_every_field() {
         let v4_mask = Ipv4Filter { src: [255; 4].into(), protocol: 255, ..Ipv4Filter::default() };
         let v6_value =
             Ipv6Filter { src: [0xFD; 16].into(), flow_label: 0x23456, ..Ipv6Filter::default() };
-        let v6_mask = Ipv6Filter { src: [255; 16].into(), flow_label: 0xFFFFF, ..Ipv6Filter::default() };
+        let v6_mask =
+            Ipv6Filter { src: [255; 16].into(), flow_label: 0xFFFFF, ..Ipv6Filter::default() };
         let kinds: [(&str, FlowSpec, &[u8]); 9] = [
             ("UDP", FlowSpec::Udp { value, mask }, &datagram),
             ("TCP", FlowSpec::Tcp { value, mask }, &tcp),

@@ -180,8 +180,7 @@ impl CallId {
         }
         let concerns = |call: &Self| {
             word == ANY
-                || FAMILIES.contains(&word)
-                    && call.name().split('_').any(|part| part == word)
+                || FAMILIES.contains(&word) && call.name().split('_').any(|part| part == word)
         };
         Self::all().filter(concerns).collect()
     }
@@ -191,7 +190,8 @@ impl CallId {
         let distance = |name: &str| {
             levenshtein(word, name).min(levenshtein(word, name.trim_start_matches("rdma_")))
         };
-        let mut names: Vec<_> = Self::all().map(|call| call.name().trim_start_matches("ibv_")).collect();
+        let mut names: Vec<_> =
+            Self::all().map(|call| call.name().trim_start_matches("ibv_")).collect();
         names.sort_by_cached_key(|name| (distance(name), *name));
         names.truncate(3);
         format!("{}, or {ANY}, {}", names.join(", "), FAMILIES.join(", "))
