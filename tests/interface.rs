@@ -85,8 +85,7 @@ fn cable() {
 #[track_caller]
 fn expect(context: &Context, event: AsyncEvent) {
     let limit = rustix::event::Timespec::try_from(TIMEOUT).unwrap();
-    let mut polled =
-        [rustix::event::PollFd::from_borrowed_fd(context.async_fd(), rustix::event::PollFlags::IN)];
+    let mut polled = [rustix::event::PollFd::new(context, rustix::event::PollFlags::IN)];
     assert_eq!(
         rustix::event::poll(&mut polled, Some(&limit)),
         Ok(1),

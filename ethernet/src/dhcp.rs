@@ -77,14 +77,10 @@ pub enum LeaseError {
     InUse(Ipv4Addr, MacAddr),
 }
 
+/// `Send` is unicast from the leased address, or broadcast from none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Output {
-    /// Unicast from the leased address, or broadcast from none.
-    Send {
-        to: Option<Ipv4Addr>,
-        from: Ipv4Addr,
-        bytes: Vec<u8>,
-    },
+    Send { to: Option<Ipv4Addr>, from: Ipv4Addr, bytes: Vec<u8> },
     Probe(Ipv4Addr),
     Lease(Option<Lease>),
 }
@@ -123,36 +119,15 @@ impl Granted {
     }
 }
 
+/// `Renewing` with `rebinds` is REBINDING.
 #[derive(Debug)]
 enum State {
-    Init {
-        at: Instant,
-    },
-    Selecting {
-        sent: u32,
-        due: Instant,
-    },
-    Requesting {
-        offer: Grant,
-        asked: Instant,
-        sent: u32,
-        due: Instant,
-    },
-    Checking {
-        granted: Granted,
-        probes: u8,
-        due: Instant,
-    },
-    Bound {
-        granted: Granted,
-    },
-    /// RENEWING; with `rebinds`, REBINDING.
-    Renewing {
-        granted: Granted,
-        asked: Instant,
-        rebinds: bool,
-        due: Instant,
-    },
+    Init { at: Instant },
+    Selecting { sent: u32, due: Instant },
+    Requesting { offer: Grant, asked: Instant, sent: u32, due: Instant },
+    Checking { granted: Granted, probes: u8, due: Instant },
+    Bound { granted: Granted },
+    Renewing { granted: Granted, asked: Instant, rebinds: bool, due: Instant },
 }
 
 #[derive(Debug)]

@@ -118,7 +118,8 @@ impl Neighbors {
 
     /// Evicts the least recently used neighbour if unused for [`REACHABLE`].
     fn forget(&mut self, now: Instant) -> bool {
-        let known = self.entries.iter().filter(|(_, entry)| !entry.is_unknown());
+        let is_known = |entry: &Entry| !matches!(entry.state, State::Unknown { .. });
+        let known = self.entries.iter().filter(|(_, entry)| is_known(entry));
         let oldest = known.min_by_key(|(_, entry)| entry.used);
         let Some((&address, entry)) = oldest else { return false };
         let forgotten = now.since(entry.used) >= REACHABLE;
@@ -241,11 +242,5 @@ impl Neighbors {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
-    }
-}
-
-impl Entry {
-    const fn is_unknown(&self) -> bool {
-        matches!(self.state, State::Unknown { .. })
     }
 }

@@ -333,10 +333,10 @@ impl Station {
         }
     }
 
-    /// Headers of a run's datagram, from the Ethernet header on.
+    /// Headers of a run's first datagram, from the Ethernet header on.
     #[must_use]
-    pub fn headers(&self, mac: MacAddr, run: &Transmit, index: usize, payload: usize) -> Vec<u8> {
-        let net = run.net_header(index);
+    pub fn headers(&self, mac: MacAddr, run: &Transmit, payload: usize) -> Vec<u8> {
+        let net = run.net_header(0);
         self.of_flow(mac, &net).roce_headers(&net, payload)
     }
 

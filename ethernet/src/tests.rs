@@ -144,7 +144,7 @@ impl Wire {
         match hop {
             Hop::Resolving(next) => station.wait(next, &run, &payload),
             Hop::Known(mac) => {
-                let mut frame = station.headers(mac, &run, 0, payload.len());
+                let mut frame = station.headers(mac, &run, payload.len());
                 frame.extend(payload);
                 self.seen.push(frame.clone());
                 for to in (0..self.stations.len()).filter(|&to| to != from) {

@@ -51,7 +51,7 @@ pub fn faults(bytes: &[u8]) -> Reach {
     let mut calls = CallFaults::new(1);
     for (number, (clause, rule)) in rules.calls.into_iter().enumerate() {
         assert!(clause.parse::<FaultRules>().is_ok(), "{clause}");
-        calls.add(number as u64, rule);
+        calls.add(number as u64, clause, rule);
         reach.calls += 1;
     }
     for call in CallId::all() {

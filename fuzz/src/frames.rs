@@ -151,7 +151,7 @@ fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
     match station.route(now, dst) {
         Hop::Resolving(hop) => station.wait(hop, &run, &payload),
         Hop::Known(mac) => {
-            return Some([&station.headers(mac, &run, 0, payload.len())[..], &payload].concat());
+            return Some([&station.headers(mac, &run, payload.len())[..], &payload].concat());
         }
         Hop::Own | Hop::None => {}
     }

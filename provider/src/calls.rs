@@ -58,12 +58,8 @@ fn wake(word: &AtomicU32) {
 
 fn enter() {
     loop {
-        match FORKING.load(Ordering::SeqCst) {
-            0 => {}
-            forking => {
-                wait(&FORKING, forking);
-                continue;
-            }
+        while let forking @ 1.. = FORKING.load(Ordering::SeqCst) {
+            wait(&FORKING, forking);
         }
         INSIDE.fetch_add(1, Ordering::SeqCst);
         if FORKING.load(Ordering::SeqCst) == 0 {

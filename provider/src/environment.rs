@@ -9,6 +9,8 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Once};
 use roce_transport::congestion::CongestionConfig;
 use thiserror::Error;
 use tracing::warn;
+#[cfg(feature = "log")]
+use tracing_subscriber::layer::SubscriberExt;
 
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
@@ -116,25 +118,29 @@ pub fn profile() -> Result<Option<Profile>, EnvironmentError> {
     Ok(if name.is_empty() { None } else { Some(Profile::named(&name)?) })
 }
 
-/// Devices that a text names, under the profile's names.
+/// Devices that a text names, under the profile's names if any.
 ///
-/// Original names are accepted, and renamed in order. An empty text selects all devices of the
-/// profile.
+/// With a profile, original names are accepted too, and renamed in order. An empty text selects all
+/// devices.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`].
 pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>, EnvironmentError> {
-    let Some(profile) = profile else { return devices_named(specs) };
-    let all = profile.shown(device::devices(), true);
+    let shown = |devices, fill| match profile {
+        Some(profile) => profile.shown(devices, fill),
+        None => devices,
+    };
     let names = split(specs);
+    let all = shown(device::devices(), true);
     if names.is_empty() {
         return Ok(all);
     }
     let by_name = |name: &String| all.iter().find(|device| device.name() == name).cloned();
-    match names.iter().map(by_name).collect::<Option<Vec<_>>>() {
-        Some(found) => Ok(each_once(found)),
-        None => Ok(profile.shown(devices_named(specs)?, false)),
+    if let Some(found) = names.iter().map(by_name).collect::<Option<Vec<_>>>() {
+        return Ok(each_once(found));
     }
+    let named: Result<Vec<_>, _> = names.iter().map(|name| Device::named(name)).collect();
+    Ok(shown(each_once(named.map_err(EnvironmentError::Device)?), false))
 }
 
 /// Splits at commas and spaces, except within a raw device.
@@ -148,19 +154,6 @@ fn split(specs: &str) -> Vec<String> {
         }
         devices
     })
-}
-
-/// Devices that a text names.
-///
-/// # Errors
-/// [`EnvironmentError::Device`].
-pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
-    let specs = split(specs);
-    if specs.is_empty() {
-        return Ok(device::devices());
-    }
-    let named: Result<Vec<_>, _> = specs.iter().map(|spec| Device::named(spec)).collect();
-    named.map(each_once).map_err(EnvironmentError::Device)
 }
 
 fn each_once(mut devices: Vec<Device>) -> Vec<Device> {
@@ -242,7 +235,8 @@ fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
 pub fn init_log() -> Result<(), EnvironmentError> {
     let level = text(LOG)?;
     if level.is_empty() {
-        let _ = tracing::subscriber::set_global_default(notice::Lines);
+        let lines = tracing_subscriber::registry().with(notice::Lines);
+        let _ = tracing::subscriber::set_global_default(lines);
         return Ok(());
     }
     let level: tracing::Level = level.trim().parse().map_err(|_| EnvironmentError::Log(level))?;
@@ -283,7 +277,7 @@ mod tests {
     use super::*;
 
     fn names(specs: &str) -> Vec<String> {
-        devices_named(specs).unwrap().iter().map(|device| device.name().to_owned()).collect()
+        devices_as(specs, None).unwrap().iter().map(|device| device.name().to_owned()).collect()
     }
 
     #[test]
@@ -343,7 +337,7 @@ mod tests {
             ("raw:lo", "ROCE_DEVICES: the interface lo is not an Ethernet interface"),
             ("raw:v0,vlan=0", "ROCE_DEVICES: raw:v0,vlan=0: \"vlan=0\" is wrong: write a VLAN ID"),
         ] {
-            let error = devices_named(specs).unwrap_err().to_string();
+            let error = devices_as(specs, None).unwrap_err().to_string();
             assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");
         }
         let fault = EnvironmentError::from("drop".parse::<FaultPlan>().unwrap_err()).to_string();

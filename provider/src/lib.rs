@@ -28,11 +28,11 @@ macro_rules! forward {
 
 /// `Debug` with these fields, and others left out.
 macro_rules! opaque_debug {
-    ($type:ty: $name:literal $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
+    ($type:ident $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
         impl std::fmt::Debug for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 $(let $this = self;)?
-                f.debug_struct($name)
+                f.debug_struct(stringify!($type))
                     $($(.field(stringify!($field), &$value))+)?
                     .finish_non_exhaustive()
             }

@@ -91,7 +91,7 @@ impl Reaper {
     }
 }
 
-opaque_debug!(Reaper: "Reaper", |it| variable: it.variable());
+opaque_debug!(Reaper, |it| variable: it.variable());
 
 /// Ends an abandoned address's connections. Keep the device until peers respond.
 fn notify_peers(left: &Left) -> Result<Context, OpenError> {

@@ -319,11 +319,12 @@ fn flows_by_every_field() {
         let none = EthFilter::default();
         let ports = |dst| (PortFilter { dst, src: 0 }, PortFilter { dst: u16::MAX, src: 0 });
         let (value, mask) = ports(5000);
-        let v4 = Ipv4Filter { src: ips[0].into(), protocol: 17, ..Ipv4Filter::ZERO };
-        let v4_mask = Ipv4Filter { src: [255; 4].into(), protocol: 255, ..Ipv4Filter::ZERO };
+        let v4 = Ipv4Filter { src: ips[0].into(), protocol: 17, ..Ipv4Filter::default() };
+        let v4_mask = Ipv4Filter { src: [255; 4].into(), protocol: 255, ..Ipv4Filter::default() };
         let v6_value =
-            Ipv6Filter { src: [0xFD; 16].into(), flow_label: 0x23456, ..Ipv6Filter::ZERO };
-        let v6_mask = Ipv6Filter { src: [255; 16].into(), flow_label: 0xFFFFF, ..Ipv6Filter::ZERO };
+            Ipv6Filter { src: [0xFD; 16].into(), flow_label: 0x23456, ..Ipv6Filter::default() };
+        let v6_mask =
+            Ipv6Filter { src: [255; 16].into(), flow_label: 0xFFFFF, ..Ipv6Filter::default() };
         let kinds: [(&str, FlowSpec, &[u8]); 9] = [
             ("UDP", FlowSpec::Udp { value, mask }, &datagram),
             ("TCP", FlowSpec::Tcp { value, mask }, &tcp),

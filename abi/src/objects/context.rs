@@ -151,7 +151,7 @@ impl Ctx {
         let objects: Arc<Mutex<Objects>> = Arc::default();
         let own = objects.clone();
         let events = context
-            .read_async_events_if(move |event| own.lock().accept_event(event))
+            .read_async_events(move |event| own.lock().accept_event(event))
             .and_then(|events| blocking(&events).map(|()| events));
         let events = match events {
             Ok(events) => events,

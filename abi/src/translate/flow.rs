@@ -226,9 +226,9 @@ mod tests {
             next_header: 17,
             traffic_class: 5,
             hop_limit: 6,
-            ..Ipv6Filter::ZERO
+            ..Ipv6Filter::default()
         };
-        assert_eq!(spec(&bytes).unwrap(), FlowSpec::Ipv6 { value, mask: Ipv6Filter::ZERO });
+        assert_eq!(spec(&bytes).unwrap(), FlowSpec::Ipv6 { value, mask: Ipv6Filter::default() });
 
         let mut bytes = head(ACTION_TAG, 12);
         bytes.extend([0, 0]);

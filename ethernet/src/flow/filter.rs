@@ -28,20 +28,11 @@ pub struct Ipv4Filter {
     pub ttl: u8,
 }
 
-impl Ipv4Filter {
-    /// Zero, a mask that everything matches.
-    pub const ZERO: Self = Self {
-        src: Ipv4Addr::UNSPECIFIED,
-        dst: Ipv4Addr::UNSPECIFIED,
-        protocol: 0,
-        tos: 0,
-        ttl: 0,
-    };
-}
-
 impl Default for Ipv4Filter {
+    /// Zero, a mask that everything matches.
     fn default() -> Self {
-        Self::ZERO
+        let any = Ipv4Addr::UNSPECIFIED;
+        Self { src: any, dst: any, protocol: 0, tos: 0, ttl: 0 }
     }
 }
 
@@ -62,21 +53,11 @@ pub struct Ipv6Filter {
     pub hop_limit: u8,
 }
 
-impl Ipv6Filter {
-    /// Zero, a mask that everything matches.
-    pub const ZERO: Self = Self {
-        src: Ipv6Addr::UNSPECIFIED,
-        dst: Ipv6Addr::UNSPECIFIED,
-        flow_label: 0,
-        next_header: 0,
-        traffic_class: 0,
-        hop_limit: 0,
-    };
-}
-
 impl Default for Ipv6Filter {
+    /// Zero, a mask that everything matches.
     fn default() -> Self {
-        Self::ZERO
+        let any = Ipv6Addr::UNSPECIFIED;
+        Self { src: any, dst: any, flow_label: 0, next_header: 0, traffic_class: 0, hop_limit: 0 }
     }
 }
 

@@ -194,10 +194,10 @@ fn later_fragments_have_no_ports() {
 
 #[test]
 fn what_no_frame_can_have_is_refused() {
-    let v4 = FlowSpec::Ipv4 { value: Ipv4Filter::ZERO, mask: Ipv4Filter::ZERO };
+    let v4 = FlowSpec::Ipv4 { value: Ipv4Filter::default(), mask: Ipv4Filter::default() };
     let v6 = |flow_label| FlowSpec::Ipv6 {
-        value: Ipv6Filter::ZERO,
-        mask: Ipv6Filter { flow_label, ..Ipv6Filter::ZERO },
+        value: Ipv6Filter::default(),
+        mask: Ipv6Filter { flow_label, ..Ipv6Filter::default() },
     };
     let tcp = FlowSpec::Tcp { value: PortFilter::default(), mask: PortFilter::default() };
     let kind = |ether_type| FlowSpec::Eth {

@@ -53,7 +53,7 @@ impl Engine {
             waits: Waits::default(),
             waiter: TryLock(Mutex::new(WaitPolicy::default())),
             background: Background::default(),
-            event_loop: LoopState::new(),
+            event_loop: LoopState::default(),
             progress: Progress::Automatic,
         }
     }

@@ -65,7 +65,7 @@ impl Engine {
                 waits: Waits::default(),
                 waiter: Mutex::default(),
                 background: Background::default(),
-                event_loop: LoopState::new(),
+                event_loop: LoopState::default(),
                 corked_until,
                 progress: Progress::Automatic,
                 assists: AtomicU64::new(0),

@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Arc, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -63,18 +63,14 @@ impl EventChannel {
     }
 
     pub(super) fn contexts(&self) -> Vec<Context> {
-        let mut known = self.known();
+        let mut known = self.inner.known.lock();
         known.devices.retain(|(context, _)| context.is_open());
         known.devices.iter().filter_map(|(context, _)| context.upgrade()).collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.inner.known.lock()
-    }
-
     /// `opened`: by an id of the channel.
     pub(super) fn attach(&self, context: &Context, opened: bool) {
-        let mut known = self.known();
+        let mut known = self.inner.known.lock();
         if !known.devices.iter().any(|(other, _)| other.is(context)) {
             known.devices.push((context.downgrade(), None));
         }
@@ -89,7 +85,7 @@ impl EventChannel {
 
     pub(super) fn default_domain(&self, context: &Context) -> Result<ProtectionDomain, CmError> {
         self.attach(context, false);
-        let mut known = self.known();
+        let mut known = self.inner.known.lock();
         let device = known.devices.iter_mut().find(|(other, _)| other.is(context));
         let domain = device.as_ref().and_then(|(_, domain)| domain.as_ref()?.upgrade());
         if let Some(domain) = domain {
@@ -114,4 +110,4 @@ impl AsFd for EventChannel {
     }
 }
 
-opaque_debug!(EventChannel: "EventChannel");
+opaque_debug!(EventChannel);

@@ -349,7 +349,7 @@ impl Drop for IdHandle {
 }
 
 opaque_debug!(
-    CmId: "CmId",
+    CmId,
     |it| port_space: it.handle.port_space, state: it.state(), address: Arc::as_ptr(it.shared())
 );
 

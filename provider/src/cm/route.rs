@@ -261,7 +261,7 @@ impl CmDispatcher {
             _ => IdState::Closed,
         };
         if id.has_had_handle() {
-            id.push(QueuedEvent { id: id.clone(), request: None, kind, status, param });
+            id.emit(kind, status, param);
         } else {
             // The peer withdrew an untaken request: hidden, or a peer could fill the channel.
             id.withdraw();

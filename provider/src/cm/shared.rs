@@ -98,15 +98,11 @@ impl Shared {
     pub(super) fn of_request(listener: &Self, conn: ConnId, request: RequestInfo) -> Self {
         let (conn, request) = (Some(conn), Some(request));
         let state = State { conn, request, ..State::new(IdState::RequestReceived) };
-        Self::new(listener.queue().clone(), state)
+        Self::new(listener.queue.lock().clone(), state)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Arc<Notifier<QueuedEvent>>> {
-        self.queue.lock()
     }
 
     pub(super) fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -124,28 +120,25 @@ impl Shared {
         self.handle.get().is_some()
     }
 
-    pub(super) fn push(&self, event: QueuedEvent) {
-        self.queue().push(event);
-    }
-
     pub(super) fn push_request(&self, event: QueuedEvent) {
-        let queue = self.queue();
-        *event.id.queue() = queue.clone();
+        let queue = self.queue.lock();
+        *event.id.queue.lock() = queue.clone();
         queue.push(event);
     }
 
     pub(super) fn emit(self: &Arc<Self>, kind: EventKind, status: Status, param: Param) {
-        self.push(QueuedEvent { id: self.clone(), request: None, kind, status, param });
+        let event = QueuedEvent { id: self.clone(), request: None, kind, status, param };
+        self.queue.lock().push(event);
     }
 
     /// Removes this request from its listener's channel.
     pub(super) fn withdraw(&self) {
-        self.queue().extract(|event| std::ptr::eq(&*event.id, self));
+        self.queue.lock().extract(|event| std::ptr::eq(&*event.id, self));
     }
 
     /// Removes untaken events, and requests to this listener.
     pub(super) fn extract(&self) -> Vec<QueuedEvent> {
-        self.queue().extract(|event| self.owns(event))
+        self.queue.lock().extract(|event| self.owns(event))
     }
 
     fn owns(&self, event: &QueuedEvent) -> bool {
@@ -155,10 +148,10 @@ impl Shared {
 
     /// Moves queued and future events.
     pub(super) fn migrate(&self, to: &Arc<Notifier<QueuedEvent>>) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         for event in queue.extract(|event| self.owns(event)) {
             if !std::ptr::eq(&*event.id, self) {
-                *event.id.queue() = to.clone();
+                *event.id.queue.lock() = to.clone();
             }
             to.push(event);
         }

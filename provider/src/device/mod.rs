@@ -375,10 +375,14 @@ impl Device {
     }
 
     fn open_watched(&self, options: &OpenOptions) -> Result<Watched, OpenError> {
-        match &self.kind {
-            Kind::Raw(station, xdp) => self.open_raw(station, *xdp, options),
-            _ => self.open_udp(options),
-        }
+        let (seed, sockets) = (options.random_seed()?[0], options.sockets());
+        let locality = options.locality(seed);
+        let link = match &self.kind {
+            Kind::Raw(station, xdp) => return self.open_raw(station, *xdp, options),
+            Kind::Loopback(but) => UdpLink::bind_loopback(*but, locality, sockets)?,
+            Kind::Address | Kind::Interface => UdpLink::bind(&self.places(), locality, sockets)?,
+        };
+        self.watched(link, options)
     }
 
     fn open_raw(
@@ -392,21 +396,9 @@ impl Device {
         let mbps = self.state.speed.unwrap_or(station.mbps);
         let dhcp = station.dhcp.map(|_| options.random_seed()).transpose()?;
         let station = StationConfig { mbps, dhcp, ..station.clone() };
-        let xdp = xdp.map(|xdp| (xdp, self.state.link_mtu));
-        let link = RawLink::open(interface, self.index, station, &options.sockets(), xdp)?;
+        let (sockets, mtu) = (options.sockets(), self.state.link_mtu);
+        let link = RawLink::open(interface, self.index, station, &sockets, xdp, mtu)?;
         Ok((Box::new(link), Some(watch)))
-    }
-
-    fn open_udp(&self, options: &OpenOptions) -> Result<Watched, OpenError> {
-        let locality = options.locality(options.random_seed()?[0]);
-        let sockets = options.sockets();
-        let link = match self.kind {
-            Kind::Loopback(but) => UdpLink::bind_loopback(but, locality, sockets)?,
-            Kind::Address | Kind::Interface | Kind::Raw(..) => {
-                UdpLink::bind(&self.places(), locality, sockets)?
-            }
-        };
-        self.watched(link, options)
     }
 
     /// Addresses with their interfaces.

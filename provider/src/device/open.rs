@@ -121,7 +121,7 @@ impl Opening {
             link
         } else {
             let seed = fault_seed.wrapping_add(index.into());
-            Box::new(FaultyLink::counted(link, faults.clone(), seed))
+            Box::new(FaultyLink::new(link, faults.clone(), seed))
         };
         let mut seed = options.random_seed()?;
         seed[31] ^= index; // distinct random numbers

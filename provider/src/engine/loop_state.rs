@@ -2,8 +2,9 @@
 
 use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 
+#[derive(Default)]
 pub(super) struct LoopState {
-    /// A [`LoopMode`].
+    /// A [`LoopMode`], at first [`Detached`](LoopMode::Detached).
     pub(super) mode: AtomicU32,
     /// Arrivals may have woken the program.
     pub(super) may_have_woken: AtomicBool,
@@ -18,25 +19,11 @@ pub(super) struct LoopState {
     pub(super) untaken_not_before: AtomicU64,
 }
 
-impl LoopState {
-    pub(super) fn new() -> Self {
-        Self {
-            mode: AtomicU32::new(LoopMode::Detached as u32),
-            may_have_woken: AtomicBool::new(false),
-            empty_wakeups: AtomicU64::new(0),
-            not_before: AtomicU64::new(0),
-            untaken: AtomicU64::new(0),
-            takes: AtomicBool::new(false),
-            untaken_not_before: AtomicU64::new(0),
-        }
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum LoopMode {
     /// Not on the sockets.
-    Detached,
+    Detached = 0,
     /// Changing, by a thread.
     Changing,
     /// On the sockets.

@@ -83,7 +83,7 @@ impl CallRule {
 /// Call rules with counters.
 #[derive(Debug)]
 pub struct CallFaults {
-    rules: Vec<(u64, CallRule, Counts)>,
+    rules: Vec<(u64, String, CallRule, Counts)>,
     chance: Chance,
 }
 
@@ -95,8 +95,8 @@ impl CallFaults {
     }
 
     /// Appends a rule under this number.
-    pub fn add(&mut self, number: u64, rule: CallRule) {
-        self.rules.push((number, rule, Counts::default()));
+    pub fn add(&mut self, number: u64, text: String, rule: CallRule) {
+        self.rules.push((number, text, rule, Counts::default()));
     }
 
     /// Removes rules that `keep` rejects.
@@ -104,25 +104,26 @@ impl CallFaults {
         self.rules.retain(|(number, ..)| keep(*number));
     }
 
-    /// True without rules.
+    /// Rules with numbers and counters.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+    pub fn list(&self) -> Vec<(u64, String, Option<Counts>)> {
+        let all = self.rules.iter();
+        all.map(|(number, text, _, counts)| (*number, text.clone(), Some(*counts))).collect()
     }
 
-    /// Numbers and counters of the rules.
-    pub fn counts(&self) -> impl Iterator<Item = (u64, Counts)> {
-        self.rules.iter().map(|(number, _, counts)| (*number, *counts))
+    /// A rule's text.
+    #[must_use]
+    pub fn text(&self, number: u64) -> Option<&str> {
+        self.rules.iter().find(|(of, ..)| *of == number).map(|(_, text, ..)| &**text)
     }
 
     /// Effect on a call, and its rule.
     pub fn decide(&mut self, call: CallId) -> Option<(u64, CallEffect)> {
         let Self { rules, chance } = self;
-        rules.iter_mut().filter(|(_, rule, _)| rule.calls.contains(&call)).find_map(
-            |(number, rule, counts)| {
-                counts.hits(rule.often, chance).then_some((*number, rule.effect))
-            },
-        )
+        let mut concerned = rules.iter_mut().filter(|(_, _, rule, _)| rule.calls.contains(&call));
+        concerned.find_map(|(number, _, rule, counts)| {
+            counts.hits(rule.often, chance).then_some((*number, rule.effect))
+        })
     }
 }
 
@@ -141,7 +142,8 @@ mod tests {
     fn play(rules: &[&str], call: &str, number: usize) -> String {
         let mut faults = CallFaults::new(1);
         for (number, rule) in rules.iter().enumerate() {
-            faults.add(number as u64, CallRule::parse(Words::of(rule)).unwrap());
+            let parsed = CallRule::parse(Words::of(rule)).unwrap();
+            faults.add(number as u64, (*rule).to_owned(), parsed);
         }
         let call = CallId::of(call).unwrap();
         (0..number)

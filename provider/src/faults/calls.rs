@@ -1,6 +1,7 @@
 //! Calls of the C interface that can fail, and their failure values.
 
 use libc::c_int;
+use strsim::levenshtein;
 
 /// Return value of a failed call; `errno` is always set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,31 +172,28 @@ impl CallId {
         let prefixed =
             ["", "ibv_", "rdma_"].iter().find_map(|prefix| Self::of(&format!("{prefix}{word}")));
         if let Some(call) = prefixed.filter(|_| !word.starts_with('_')) {
-            let name = call.failing().name;
             // A prefixed name means that function alone.
-            let others = HEADER_ALIASES.iter().filter(|(of, _)| *of == name && *of != word);
+            let others = HEADER_ALIASES.iter().filter(|(of, _)| *of == call.name() && *of != word);
             return std::iter::once(call)
                 .chain(others.filter_map(|(_, other)| Self::of(other)))
                 .collect();
         }
         let concerns = |call: &Self| {
             word == ANY
-                || FAMILIES.contains(&word)
-                    && call.failing().name.split('_').any(|part| part == word)
+                || FAMILIES.contains(&word) && call.name().split('_').any(|part| part == word)
         };
         Self::all().filter(concerns).collect()
     }
 
     pub(super) fn similar(word: &str) -> String {
-        let short = |name: &'static str| name.strip_prefix("ibv_").unwrap_or(name);
-        let mut near: Vec<(usize, &str)> = Self::all()
-            .map(|call| short(call.failing().name))
-            .map(|name| {
-                (distance(word, name).min(distance(word, name.trim_start_matches("rdma_"))), name)
-            })
-            .collect();
-        near.sort_unstable();
-        let names: Vec<_> = near.iter().take(3).map(|(_, name)| *name).collect();
+        let word = word.get(..64).unwrap_or(word); // no name is longer
+        let distance = |name: &str| {
+            levenshtein(word, name).min(levenshtein(word, name.trim_start_matches("rdma_")))
+        };
+        let mut names: Vec<_> =
+            Self::all().map(|call| call.name().trim_start_matches("ibv_")).collect();
+        names.sort_by_cached_key(|name| (distance(name), *name));
+        names.truncate(3);
         format!("{}, or {ANY}, {}", names.join(", "), FAMILIES.join(", "))
     }
 }
@@ -211,20 +209,6 @@ const HEADER_ALIASES: &[(&str, &str)] = &[
     ("ibv_query_device", "ibv_query_device_ex"),
     ("ibv_query_device_ex", "ibv_query_device"),
 ];
-
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().take(64).enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let change = before + usize::from(x != y);
-            before = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[b.len()]
-}
 
 #[cfg(test)]
 mod tests {

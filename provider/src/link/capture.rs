@@ -1,6 +1,7 @@
 //! Capture files of a device.
 
 use std::{
+    fmt,
     fs::{self, File},
     io::{self, BufWriter},
     os::unix::fs::OpenOptionsExt,
@@ -63,7 +64,11 @@ pub trait Observer: Send {
     }
 }
 
-opaque_debug!(dyn Observer: "Observer");
+impl fmt::Debug for dyn Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}
 
 /// A [`CaptureWriter`] into a file. Comments of received packets have the disposition and the
 /// sending queue pair.
@@ -101,7 +106,7 @@ impl Capture {
     }
 }
 
-opaque_debug!(Capture: "Capture");
+opaque_debug!(Capture);
 
 impl Observer for Capture {
     fn observe(&mut self, observed: &Observed<'_>) {

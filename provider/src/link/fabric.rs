@@ -97,7 +97,7 @@ impl Fabric {
     }
 }
 
-opaque_debug!(Fabric: "Fabric");
+opaque_debug!(Fabric);
 
 impl Shared {
     fn deliver(&mut self, now: Instant) {

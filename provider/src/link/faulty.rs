@@ -13,12 +13,12 @@ use super::{
     SharingLink,
 };
 use crate::{
-    fabric::{Delivery, Direction, FaultPlan, Network},
+    fabric::{Delivery, Direction, Network},
     faults::live::{self, CountedPlan, Follower},
 };
 
 /// A link that injects faults in both directions. A rule without direction counts both together.
-pub struct FaultyLink {
+pub(crate) struct FaultyLink {
     inner: Box<dyn Link>,
     outward: Network,
     inward: Network,
@@ -35,13 +35,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 impl FaultyLink {
     /// Wraps `inner`; the same seed gives the same faults to the same datagrams.
-    #[must_use]
-    pub fn new(inner: Box<dyn Link>, plan: &FaultPlan, seed: u64) -> Self {
-        Self::counted(inner, plan.into(), seed)
-    }
-
-    /// As [`new`](Self::new), with counters shared with the device's other links.
-    pub(crate) fn counted(inner: Box<dyn Link>, plan: CountedPlan, seed: u64) -> Self {
+    pub(crate) fn new(inner: Box<dyn Link>, plan: CountedPlan, seed: u64) -> Self {
         let network = |direction, seed| {
             let mut network = Network::new(plan.plan.toward(direction).conditions, seed);
             plan.add_to(network.faults_mut(), direction);
@@ -85,8 +79,6 @@ impl FaultyLink {
         }
     }
 }
-
-opaque_debug!(FaultyLink: "FaultyLink", |it| outward: it.outward, inward: it.inward);
 
 impl Link for FaultyLink {
     forward! {
@@ -175,7 +167,7 @@ mod tests {
     use roce_transport::wire::{FrameFields, Ident};
 
     use super::*;
-    use crate::link::DatagramMeta;
+    use crate::{fabric::FaultPlan, link::DatagramMeta};
 
     /// Delivers a SEND Only per call, and counts sent runs.
     struct Wire(Arc<Mutex<usize>>);
@@ -233,10 +225,14 @@ mod tests {
         }
     }
 
+    fn faulty(link: impl Link + 'static, plan: &str) -> FaultyLink {
+        FaultyLink::new(Box::new(link), (&plan.parse::<FaultPlan>().unwrap()).into(), 1)
+    }
+
     /// Passes four datagrams each way. Returns the number sent, and the readiness of each received.
     fn pass(plan: &str) -> (usize, Vec<bool>) {
         let sent = Arc::new(Mutex::new(0));
-        let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
+        let mut link = faulty(Wire(sent.clone()), plan);
         let mut ready = Vec::new();
         for _ in 0..4 {
             link.send(Instant::ZERO, &SEND_ONLY, &[run(0..16)]).unwrap();
@@ -265,10 +261,7 @@ mod tests {
 
     #[test]
     fn the_smaller_receive_buffer_counts() {
-        let buffer = |plan: &str| {
-            let wire = Box::new(Wire(Arc::default()));
-            FaultyLink::new(wire, &plan.parse().unwrap(), 1).receive_buffer()
-        };
+        let buffer = |plan: &str| faulty(Wire(Arc::default()), plan).receive_buffer();
         assert_eq!((buffer("drop 1%"), buffer("receiver 1us 64kb")), (None, Some(65_536)));
     }
 
@@ -276,8 +269,7 @@ mod tests {
     #[test]
     fn ports_and_receivers_have_a_direction() {
         let wire = |plan: &str| {
-            let mut link =
-                FaultyLink::new(Box::new(Wire(Arc::default())), &plan.parse().unwrap(), 1);
+            let mut link = faulty(Wire(Arc::default()), plan);
             link.send(Instant::ZERO, &SEND_ONLY, &[run(0..16)]).unwrap();
             link.receive(Instant::ZERO, &mut |_| {}).unwrap();
             let passed = |network: &Network| {
@@ -338,7 +330,7 @@ mod tests {
     fn what_was_delayed_waits_for_room_too() {
         let (room, sent) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
         let narrow = Narrow { room: room.clone(), sent: sent.clone() };
-        let mut link = FaultyLink::new(Box::new(narrow), &"delay 10us".parse().unwrap(), 1);
+        let mut link = faulty(narrow, "delay 10us");
         let at = |micros| Instant::ZERO.plus(Duration::from_micros(micros));
         let bytes: Vec<u8> = (0..4).flat_map(|first| [first; 16]).collect();
         let runs: Vec<_> = (0..4).map(|index| run(16 * index..16 * (index + 1))).collect();

@@ -43,7 +43,7 @@ pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub(crate) use credentials::check_trust;
 pub use fabric::{Fabric, FabricLink};
-pub use faulty::FaultyLink;
+pub(crate) use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_ethernet::{FrameCounters, Lease, LeaseError, MacAddr, Membership};

@@ -123,7 +123,4 @@ impl AddressHandle {
     }
 }
 
-opaque_debug!(
-    AddressHandle: "AddressHandle",
-    |this| id: this.inner.id, address_vector: this.inner.av
-);
+opaque_debug!(AddressHandle, |this| id: this.inner.id, address_vector: this.inner.av);

@@ -145,10 +145,7 @@ impl CompletionChannel {
     }
 }
 
-opaque_debug!(
-    CompletionChannel: "CompletionChannel",
-    |this| descriptor: this.inner.notifier.descriptor()
-);
+opaque_debug!(CompletionChannel, |this| descriptor: this.inner.notifier.descriptor());
 
 impl AsFd for CompletionChannel {
     /// Readable while a queue has an event to take.

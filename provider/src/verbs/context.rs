@@ -282,4 +282,4 @@ impl Context {
     }
 }
 
-opaque_debug!(Context: "Context", |this| name: this.inner.name);
+opaque_debug!(Context, |this| name: this.inner.name);

@@ -55,7 +55,7 @@ impl Context {
 impl CounterSet {
     /// Attaches the device.
     pub fn attach_device(&self) {
-        self.attach(Source { qp: None, before: self.context.counters() });
+        self.attach(None);
     }
 
     /// Attaches a queue pair, whose packets then cost more (as `ibv_attach_counters_point_flow` a
@@ -68,12 +68,13 @@ impl CounterSet {
         self.context.explained("ibv_attach_counters_point_flow", own)?;
         let counted = qp.inner.engine().alter(|adapter| adapter.count_qp(qp.qpn()));
         self.context.explained("ibv_attach_counters_point_flow", counted)?;
-        self.attach(Source { qp: Some(qp.clone()), before: self.counters_of(Some(qp)) });
+        self.attach(Some(qp.clone()));
         Ok(())
     }
 
-    fn attach(&self, source: Source) {
-        self.sources.lock().push(source);
+    fn attach(&self, qp: Option<QueuePair>) {
+        let before = self.counters_of(qp.as_ref());
+        self.sources.lock().push(Source { qp, before });
     }
 
     fn counters_of(&self, qp: Option<&QueuePair>) -> Counters {
@@ -100,4 +101,4 @@ impl CounterSet {
     }
 }
 
-opaque_debug!(CounterSet: "CounterSet", |this| context: this.context);
+opaque_debug!(CounterSet, |this| context: this.context);

@@ -166,4 +166,4 @@ impl CompletionQueue {
     }
 }
 
-opaque_debug!(CompletionQueue: "CompletionQueue", |this| id: this.id(), capacity: this.capacity());
+opaque_debug!(CompletionQueue, |this| id: this.id(), capacity: this.capacity());

@@ -166,7 +166,7 @@ impl DeviceMemory {
     }
 }
 
-opaque_debug!(DeviceMemory: "DeviceMemory", |this| context: this.inner.context, len: this.len());
+opaque_debug!(DeviceMemory, |this| context: this.inner.context, len: this.len());
 
 /// Registered part.
 struct Window {

@@ -119,7 +119,7 @@ impl ProtectionDomain {
 }
 
 opaque_debug!(
-    ProtectionDomain: "ProtectionDomain",
+    ProtectionDomain,
     |this| context: this.inner.context, id: this.inner.id, is_parent: this.inner.parent_of.is_some()
 );
 
@@ -180,4 +180,4 @@ impl XrcDomain {
     }
 }
 
-opaque_debug!(XrcDomain: "XrcDomain", |this| context: this.inner.context, id: this.inner.id);
+opaque_debug!(XrcDomain, |this| context: this.inner.context, id: this.inner.id);

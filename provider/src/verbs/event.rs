@@ -19,7 +19,7 @@ pub type AsyncEvent = Event;
 /// ```
 /// # use roce_provider::transport::adapter::PKeyTable;
 /// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
-/// let events = context.read_async_events()?;
+/// let events = context.read_async_events(|_| true)?;
 /// context.set_pkeys(PKeyTable::default())?; // an event only if the table changes
 /// while let Some(event) = events.poll() {
 ///     println!("{event:?}");
@@ -34,23 +34,15 @@ impl Context {
     /// Takes the next asynchronous event, if any (non-blocking `ibv_get_async_event`).
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.inner.events.pop()
+        self.inner.events.unread.pop()
     }
 
-    /// Creates a further reader of future events.
+    /// Creates a further reader, of future `wanted` events. `wanted` runs under the device's lock
+    /// and must not call the device.
     ///
     /// # Errors
     /// `EMFILE` without a free descriptor.
-    pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
-        self.read_async_events_if(|_| true)
-    }
-
-    /// Creates a reader of `wanted` events. `wanted` runs under the device's lock and must not call
-    /// the device.
-    ///
-    /// # Errors
-    /// `EMFILE` without a free descriptor.
-    pub fn read_async_events_if(
+    pub fn read_async_events(
         &self,
         wanted: impl Fn(AsyncEvent) -> bool + Send + Sync + 'static,
     ) -> io::Result<AsyncEvents> {
@@ -60,17 +52,12 @@ impl Context {
         }
         Ok(AsyncEvents { queue })
     }
-
-    /// Readable while events exist.
-    #[must_use]
-    pub fn async_fd(&self) -> BorrowedFd<'_> {
-        self.inner.events.descriptor()
-    }
 }
 
 impl AsFd for Context {
+    /// Readable while events exist (`async_fd`).
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.async_fd()
+        self.inner.events.unread.descriptor()
     }
 }
 
@@ -78,20 +65,20 @@ impl AsyncEvents {
     /// Takes the next event, if any.
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {
-        self.queue.pop()
+        self.queue.unread.pop()
     }
 
-    /// Drops events that are no longer [wanted](Context::read_async_events_if).
+    /// Drops events that are no longer [wanted](Context::read_async_events).
     pub fn leave_out_unwanted(&self) {
-        self.queue.discard_unwanted();
+        self.queue.unread.retain(|event| (self.queue.wanted)(*event));
     }
 }
 
-opaque_debug!(AsyncEvents: "AsyncEvents", |this| descriptor: this.queue.descriptor());
+opaque_debug!(AsyncEvents, |this| descriptor: this.as_fd());
 
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.queue.descriptor()
+        self.queue.unread.descriptor()
     }
 }
 
@@ -113,8 +100,8 @@ mod tests {
             assert_eq!(event, AsyncEvent::PKeyChange);
             asked.load(Ordering::Relaxed)
         };
-        let (some, all) =
-            (context.read_async_events_if(wanted).unwrap(), context.read_async_events().unwrap());
+        let some = context.read_async_events(wanted).unwrap();
+        let all = context.read_async_events(|_| true).unwrap();
         let mut key = 0x8001;
         let mut change = || {
             key += 1;

@@ -56,4 +56,4 @@ impl Drop for Flow {
     }
 }
 
-opaque_debug!(Flow: "Flow", |this| qp: this.qp, id: this.id);
+opaque_debug!(Flow, |this| qp: this.qp, id: this.id);

@@ -401,7 +401,7 @@ impl NullRegion {
     }
 }
 
-opaque_debug!(NullRegion: "NullRegion", |this| lkey: this.lkey());
+opaque_debug!(NullRegion, |this| lkey: this.lkey());
 
 struct Nothing;
 

@@ -420,7 +420,7 @@ impl QueuePair {
     }
 }
 
-opaque_debug!(QueuePair: "QueuePair", |this| context: this.inner.context, qpn: this.inner.qpn);
+opaque_debug!(QueuePair, |this| context: this.inner.context, qpn: this.inner.qpn);
 
 /// Error of attaching to a multicast group; nothing changed.
 #[derive(Debug, Error)]

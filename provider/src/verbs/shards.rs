@@ -103,9 +103,9 @@ impl Shards {
 
     /// Engine of all of a channel's queues, if one serves all.
     pub(super) fn only(&self, set: ShardSet) -> Option<&Arc<Engine>> {
-        match set {
-            ShardSet::One(shard) => Some(self.engine(shard)),
-            ShardSet::Empty | ShardSet::Several => (!self.are_several()).then_some(&self.first),
+        match set.only() {
+            Some(shard) => Some(self.engine(shard)),
+            None => (!self.are_several()).then_some(&self.first),
         }
     }
 
@@ -158,31 +158,13 @@ impl HomeShard {
     }
 }
 
-/// Shards of a channel's queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ShardSet {
-    Empty,
-    One(u32),
-    Several,
-}
+/// Shards of a channel's queues, a bit each.
+#[derive(Clone, Copy)]
+pub(super) struct ShardSet(u32);
 
 impl ShardSet {
-    const SEVERAL: u32 = UNPLACED - 1;
-
-    const fn encode(self) -> u32 {
-        match self {
-            Self::Empty => UNPLACED,
-            Self::One(shard) => shard,
-            Self::Several => Self::SEVERAL,
-        }
-    }
-
-    const fn decode(code: u32) -> Self {
-        match code {
-            UNPLACED => Self::Empty,
-            Self::SEVERAL => Self::Several,
-            shard => Self::One(shard),
-        }
+    fn only(self) -> Option<u32> {
+        self.0.is_power_of_two().then(|| self.0.trailing_zeros())
     }
 }
 
@@ -190,43 +172,39 @@ pub(super) struct SharedShardSet(AtomicU32);
 
 impl SharedShardSet {
     pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(ShardSet::Empty.encode()))
+        Self(AtomicU32::new(0))
     }
 
     fn add(&self, shard: u32) {
-        let now = match self.now() {
-            ShardSet::Empty => ShardSet::One(shard),
-            ShardSet::One(other) if other == shard => return,
-            ShardSet::One(_) | ShardSet::Several => ShardSet::Several,
-        };
-        self.0.store(now.encode(), Ordering::Relaxed);
+        self.0.fetch_or(1 << shard, Ordering::Relaxed);
     }
 
     pub(super) fn now(&self) -> ShardSet {
-        ShardSet::decode(self.0.load(Ordering::Relaxed))
+        ShardSet(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// Shards when a thread began to sleep, if any.
+/// [`ASLEEP`](Self::ASLEEP) and the shards when a thread began to sleep; 0: none sleeps.
 pub(super) struct Sleep(AtomicU32);
 
 impl Sleep {
-    const AWAKE: u32 = ShardSet::SEVERAL - 1;
+    /// Above the shards' bits.
+    const ASLEEP: u32 = 1 << 31;
 
     pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(Self::AWAKE))
+        Self(AtomicU32::new(0))
     }
 
     /// False if another thread sleeps.
     pub(super) fn begin(&self, set: ShardSet) -> bool {
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
-        self.0.compare_exchange(Self::AWAKE, set.encode(), success, failure).is_ok()
+        self.0.compare_exchange(0, Self::ASLEEP | set.0, success, failure).is_ok()
     }
 
     /// Shards of the ended sleep, if any.
     pub(super) fn end(&self) -> Option<ShardSet> {
-        let slept = self.0.load(Ordering::Relaxed) != Self::AWAKE;
-        let code = slept.then(|| self.0.swap(Self::AWAKE, Ordering::SeqCst));
-        code.filter(|&code| code != Self::AWAKE).map(ShardSet::decode)
+        let sleeps = self.0.load(Ordering::Relaxed) != 0;
+        let slept = if sleeps { self.0.swap(0, Ordering::SeqCst) } else { 0 };
+        (slept != 0).then_some(ShardSet(slept & !Self::ASLEEP))
     }
 }

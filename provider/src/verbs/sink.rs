@@ -1,7 +1,6 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::BorrowedFd,
     sync::{Arc, Weak},
 };
 
@@ -10,30 +9,18 @@ use roce_transport::{adapter::Adapter, event::Event, work::CqId};
 use crate::{engine::EventSink, link::Link, notify::Notifier};
 
 pub(crate) struct AsyncQueue {
-    events: Notifier<Event>,
-    wanted: Box<dyn Fn(Event) -> bool + Send + Sync>,
+    pub(super) unread: Notifier<Event>,
+    pub(super) wanted: Box<dyn Fn(Event) -> bool + Send + Sync>,
 }
 
 impl AsyncQueue {
     /// `wanted` runs under the locks of engine and queue.
     pub(crate) fn new(wanted: impl Fn(Event) -> bool + Send + Sync + 'static) -> io::Result<Self> {
-        Ok(Self { events: Notifier::new()?, wanted: Box::new(wanted) })
+        Ok(Self { unread: Notifier::new()?, wanted: Box::new(wanted) })
     }
 
     fn push(&self, event: Event) {
-        self.events.push_if(event, |event| (self.wanted)(*event));
-    }
-
-    pub(super) fn pop(&self) -> Option<Event> {
-        self.events.pop()
-    }
-
-    pub(super) fn discard_unwanted(&self) {
-        self.events.retain(|event| (self.wanted)(*event));
-    }
-
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.events.descriptor()
+        self.unread.push_if(event, |event| (self.wanted)(*event));
     }
 }
 

@@ -173,7 +173,4 @@ impl SharedReceiveQueue {
     }
 }
 
-opaque_debug!(
-    SharedReceiveQueue: "SharedReceiveQueue",
-    |this| context: this.inner.domain.context, id: this.inner.id
-);
+opaque_debug!(SharedReceiveQueue, |this| context: this.inner.domain.context, id: this.inner.id);

@@ -113,7 +113,4 @@ impl MemoryWindow {
     }
 }
 
-opaque_debug!(
-    MemoryWindow: "MemoryWindow",
-    |this| window_type: this.inner.window_type, rkey: this.rkey()
-);
+opaque_debug!(MemoryWindow, |this| window_type: this.inner.window_type, rkey: this.rkey());

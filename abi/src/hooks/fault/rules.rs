@@ -10,6 +10,7 @@ use roce_provider::{
     calls::Call,
     control::{self, Listening},
     environment::{self, CALLS, FAULT, FAULT_SEED},
+    fabric::clause::Counts,
     faults::{CallEffect, CallFaults, CallId, FaultRules, devices, live},
     report,
 };
@@ -22,8 +23,7 @@ static RULES: Mutex<Option<Rules>> = Mutex::new(None);
 static LISTENS: AtomicU32 = AtomicU32::new(0);
 
 struct Rules {
-    faults: CallFaults,
-    texts: Vec<(u64, String)>,
+    calls: CallFaults,
     next: u64,
     listening: Option<Listening>,
 }
@@ -48,8 +48,7 @@ pub(super) fn at_load() -> bool {
     counts::begin();
     let seed = environment::value(FAULT_SEED).and_then(|seed| seed.into_string().ok());
     let seed = seed.and_then(|seed| environment::parse_seed(seed.trim())).unwrap_or(0);
-    let mut rules =
-        Rules { faults: CallFaults::new(seed), texts: Vec::new(), next: 1, listening: None };
+    let mut rules = Rules { calls: CallFaults::new(seed), next: 1, listening: None };
     devices::set_seed(seed);
     if has_live_rules() {
         live::enable();
@@ -111,7 +110,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
             let number = number
                 .parse::<u64>()
                 .ok()
-                .filter(|number| rules.numbers().any(|known| known == *number))
+                .filter(|number| rules.all().iter().any(|(known, ..)| known == number))
                 .ok_or_else(|| format!("rule {number} does not exist; list shows the rules"))?;
             rules.retain(|other| other != number);
             Ok(Vec::new())
@@ -140,9 +139,7 @@ impl Rules {
             live::add(clauses).map_err(|error| error.to_string())?;
         }
         for (text, rule) in calls {
-            let number = numbered();
-            self.faults.add(number, rule);
-            self.texts.push((number, text));
+            self.calls.add(numbered(), text, rule);
         }
         for (text, rule) in of_devices {
             devices::add(numbered(), text, rule);
@@ -152,24 +149,18 @@ impl Rules {
     }
 
     fn retain(&mut self, keep: impl Fn(u64) -> bool) {
-        self.faults.retain(&keep);
-        self.texts.retain(|(number, _)| keep(*number));
+        self.calls.retain(&keep);
         live::retain(&keep);
         devices::retain(keep);
     }
 
-    fn numbers(&self) -> impl Iterator<Item = u64> {
-        let own = self.texts.iter().map(|(number, _)| *number);
-        own.chain(live::list().into_iter().chain(devices::list()).map(|(number, ..)| number))
+    fn all(&self) -> Vec<(u64, String, Option<Counts>)> {
+        [self.calls.list(), live::list(), devices::list()].concat()
     }
 
     /// Lists number, hits and matches; `-` without counters.
     fn list(&self) -> Vec<String> {
-        let own = self
-            .faults
-            .counts()
-            .map(|(number, counts)| (number, text_of(&self.texts, number), Some(counts)));
-        let mut all: Vec<_> = own.chain(live::list()).chain(devices::list()).collect();
+        let mut all = self.all();
         all.sort_by_key(|(number, ..)| *number);
         all.into_iter()
             .map(|(number, text, counts)| match counts {
@@ -180,22 +171,19 @@ impl Rules {
     }
 }
 
-fn text_of(texts: &[(u64, String)], number: u64) -> String {
-    texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
-}
-
 pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     listen();
-    let decided = RULES.lock().as_mut()?.faults.decide(call);
+    let decided = RULES.lock().as_mut()?.calls.decide(call);
     counts::count(call, matches!(decided, Some((_, CallEffect::Fail(_)))));
     decided
 }
 
 pub(super) fn text(number: u64) -> String {
-    RULES.lock().as_ref().map_or_else(String::new, |rules| text_of(&rules.texts, number))
+    let rules = RULES.lock();
+    rules.as_ref().and_then(|rules| rules.calls.text(number)).unwrap_or_default().to_owned()
 }
 
 pub(super) fn has(number: u64) -> bool {
     let rules = RULES.lock();
-    rules.iter().flat_map(|rules| &rules.texts).any(|(of, _)| *of == number)
+    rules.as_ref().is_some_and(|rules| rules.calls.text(number).is_some())
 }

@@ -49,6 +49,8 @@ const GUARDING: Duration = Duration::from_secs(1);
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
+    /// The interface's.
+    mtu: u32,
     /// Carries RoCE packets; `socket` carries all else.
     xdp: Option<XdpSocket>,
     socket: PacketSocket,
@@ -71,7 +73,7 @@ pub(crate) struct RawLink {
 
 impl RawLink {
     /// Waits 1 s to probe its own addresses, up to 10 s for a lease, up to 1 s for a borrowed
-    /// address's taken port. `xdp` has the interface's MTU.
+    /// address's taken port. `mtu`: the interface's.
     ///
     /// # Errors
     /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],
@@ -82,7 +84,8 @@ impl RawLink {
         index: u32,
         mut config: StationConfig,
         options: &SocketOptions,
-        xdp: Option<(XdpOptions, u32)>,
+        xdp: Option<XdpOptions>,
+        mtu: u32,
     ) -> Result<Self, BindError> {
         let wrong = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => BindError::NoNetRaw(interface.into()),
@@ -90,7 +93,7 @@ impl RawLink {
         };
         let guards = if config.replies { Vec::new() } else { guards(&mut config, index)? };
         let socket = PacketSocket::open(index, &config, options).map_err(wrong)?;
-        let open = |(xdp, mtu)| XdpSocket::open((interface, index), mtu, &config, options, xdp);
+        let open = |xdp| XdpSocket::open((interface, index), mtu, &config, options, xdp);
         let refused = |why| BindError::Xdp { interface: interface.into(), why };
         let xdp = xdp.map(open).transpose().map_err(refused)?;
         let packets = RawPackets::open(index, config.mac, options).map_err(wrong)?;
@@ -98,6 +101,7 @@ impl RawLink {
             packets,
             interface: interface.into(),
             index,
+            mtu,
             groups: BTreeMap::new(),
             xdp,
             socket,
@@ -149,7 +153,7 @@ impl RawLink {
             return Ok(held);
         }
         let payload = run.payload(bytes);
-        let mut headers = self.station.headers(mac, run, 0, payload.len());
+        let mut headers = self.station.headers(mac, run, payload.len());
         match &mut self.xdp {
             Some(xdp) => xdp.send(&self.socket, &headers, payload),
             None => self.socket.send_run(run, &mut headers, payload),
@@ -259,8 +263,6 @@ fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, Bin
         _ => Ok(guards),
     }
 }
-
-opaque_debug!(RawLink: "RawLink", |it| interface: it.interface, config: it.station.config());
 
 impl Link for RawLink {
     fn addresses(&self) -> Vec<IpAddr> {
@@ -420,7 +422,7 @@ impl Drop for RawLink {
 
 impl FrameLink for RawLink {
     fn mtu(&self) -> u32 {
-        self.packets.mtu()
+        self.mtu
     }
 
     fn send_frame(&mut self, now: Instant, frame: &[u8]) -> io::Result<bool> {

@@ -6,7 +6,7 @@
 use std::{
     cell::Cell,
     ffi::c_void,
-    fs, io, mem,
+    io, mem,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr,
 };
@@ -45,15 +45,6 @@ impl RawPackets {
         bind(&socket, interface, 0)?;
         let (buffer, drops) = (Vec::new(), Cell::new(0));
         Ok(Self { socket, interface, own, is_bound: false, buffer, drops })
-    }
-
-    /// If unknown, 1280, the IPv6 minimum.
-    pub(super) fn mtu(&self) -> u32 {
-        let name = rustix::net::netdevice::index_to_name_inlined(&self.socket, self.interface);
-        let text = name.ok().and_then(|name| {
-            fs::read_to_string(format!("/sys/class/net/{}/mtu", name.as_str())).ok()
-        });
-        text.and_then(|text| text.trim().parse().ok()).unwrap_or(1280)
     }
 
     pub(super) fn listen(&mut self, on: bool) -> io::Result<()> {

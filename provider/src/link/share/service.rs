@@ -339,7 +339,7 @@ impl Service {
     }
 }
 
-opaque_debug!(Service: "Service", |it| clients: it.clients.len());
+opaque_debug!(Service, |it| clients: it.clients.len());
 
 impl Client {
     fn send(&mut self, run: &DatagramRun<'_>) -> bool {

@@ -57,9 +57,9 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
 /// A system may lack these options: gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an `IP_MTU_DISCOVER`
 /// that forbids fragmentation.
 macro_rules! optional {
-    ($($name:ident $without:literal;)*) => {
-        $(pub(super) static $name: OptionalFeature =
-            OptionalFeature::new(stringify!($name), $without);)*
+    ($($($name:ident)+ $without:literal;)*) => {
+        $($(pub(super) static $name: OptionalFeature =
+            OptionalFeature::new(stringify!($name), $without);)+)*
     };
 }
 
@@ -78,12 +78,9 @@ optional! {
     IP_MTU_DISCOVER
         "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC";
     IPV6_MTU_DISCOVER "packets over IPv6 may be fragmented";
-    IP_MULTICAST_IF "packets to multicast groups may not reach their members";
-    IP_MULTICAST_LOOP "packets to multicast groups may not reach their members";
-    IP_MULTICAST_TTL "packets to multicast groups may not reach their members";
-    IPV6_MULTICAST_IF "packets to multicast groups may not reach their members";
-    IPV6_MULTICAST_LOOP "packets to multicast groups may not reach their members";
-    IPV6_MULTICAST_HOPS "packets to multicast groups may not reach their members";
+    IP_MULTICAST_IF IP_MULTICAST_LOOP IP_MULTICAST_TTL
+    IPV6_MULTICAST_IF IPV6_MULTICAST_LOOP IPV6_MULTICAST_HOPS
+        "packets to multicast groups may not reach their members";
 }
 
 /// Adds the option's name to the error.

@@ -294,7 +294,7 @@ impl UdpLink {
     }
 }
 
-opaque_debug!(UdpLink: "UdpLink", |it| addresses: it.addresses(), limits: it.limits);
+opaque_debug!(UdpLink, |it| addresses: it.addresses(), limits: it.limits);
 
 impl Link for UdpLink {
     fn addresses(&self) -> Vec<IpAddr> {

@@ -436,4 +436,4 @@ impl Drop for CopyStream {
     }
 }
 
-opaque_debug!(CopyStream: "CopyStream", |it| context: it.context);
+opaque_debug!(CopyStream, |it| context: it.context);
