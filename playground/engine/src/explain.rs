@@ -8,12 +8,13 @@ use crate::rows::nanos;
 pub(crate) fn file(bytes: &[u8]) -> Result<Value, String> {
     let explained = Explained::of_file(bytes).map_err(|error| error.to_string())?;
     let connections = explained.connections.iter().enumerate();
+    let connections = connections.map(|(index, it)| flow(&explained, index, it));
     let findings = explained.findings.iter().map(|it| {
         // connections count from 0
         json!({"frame": it.frame, "connection": it.connection, "text": it.kind.to_string()})
     });
     Ok(json!({
-        "connections": connections.map(|(index, it)| flow(&explained, index, it)).collect::<Value>(),
+        "connections": connections.collect::<Value>(),
         "findings": findings.collect::<Value>(),
         "packets": explained.packets.len(),
         "other_frames": explained.other_frames,
