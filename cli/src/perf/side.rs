@@ -32,7 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Side {
     pub(super) plan: Plan,
-    pub(super) is_client: bool,
     pub(super) exchange: Exchange,
     pub(super) mtu: Mtu,
     pub(super) context: Context,
@@ -102,7 +101,6 @@ impl Side {
         args: &TestArgs,
         device: Option<Context>,
         mut exchange: Exchange,
-        is_client: bool,
     ) -> Result<Self, Failure> {
         exchange.send_text(&plan.greeting())?;
         plan.agree(&exchange.learn_text()?)?;
@@ -135,7 +133,6 @@ impl Side {
             fail!("-m {mtu} exceeds the active MTU of the ports; at most {most}");
         }
         let mut side = Self {
-            is_client,
             exchange,
             mtu,
             context,
@@ -180,7 +177,7 @@ impl Side {
     }
 
     pub(super) fn prepare(&mut self, round: usize, layout: Layout) -> Result<(), Failure> {
-        let message = pattern(layout.place(0, 0).len(), round, self.is_client);
+        let message = pattern(layout.place(0, 0).len(), round, self.exchange.is_client);
         for qp in 0..self.plan.qps {
             for slot in 0..layout.slots {
                 self.source.write_at(layout.place(qp, slot).start, &message)?;
@@ -295,7 +292,7 @@ impl Side {
         written: &[u64],
     ) -> Result<(), Failure> {
         let size = layout.place(0, 0).len();
-        let expected = pattern(size, round, !self.is_client);
+        let expected = pattern(size, round, !self.exchange.is_client);
         for (qp, &count) in written.iter().enumerate() {
             if self.plan.test == Test::Atomic {
                 let sum = self.target.load_u64(layout.place(qp, 0).start)?;
