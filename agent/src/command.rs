@@ -11,103 +11,46 @@ use crate::bound::{Count, InlineLength, Length, Name, Timeout};
 pub(crate) enum Command {
     /// `{addresses, active_mtu, kind}`.
     Hello {},
-    Pd {
-        name: Name,
-    },
+    /// Protection domain.
+    Pd { name: Name },
     /// `{lkey, rkey, address}`.
-    Mr {
-        name: Name,
-        pd: String,
-        length: Length,
-        access: Vec<String>,
-    },
+    Mr { name: Name, pd: String, length: Length, access: Vec<String> },
     /// 1 or 2.
-    Window {
-        name: Name,
-        pd: String,
-        window_type: u8,
-    },
-    Cq {
-        name: Name,
-        size: Count,
-    },
-    Srq {
-        name: Name,
-        pd: String,
-        max_wr: u32,
-        max_sge: u32,
-    },
-    SrqLimit {
-        srq: String,
-        limit: u32,
-    },
+    Window { name: Name, pd: String, window_type: u8 },
+    /// Completion queue, without a channel.
+    Cq { name: Name, size: Count },
+    /// Shared receive queue.
+    Srq { name: Name, pd: String, max_wr: u32, max_sge: u32 },
+    /// Arms the event of the limit.
+    SrqLimit { srq: String, limit: u32 },
     /// `{qpn}`.
     Qp(CreateQp),
     /// A transition takes exactly its attributes: `{"to": {"init": {"access": []}}}`.
-    Modify {
-        qp: String,
-        to: Transition,
-    },
+    Modify { qp: String, to: Transition },
     /// The host joins the group, too.
-    Join {
-        qp: String,
-        group: IpAddr,
-    },
+    Join { qp: String, group: IpAddr },
     /// `{state}`.
-    Query {
-        qp: String,
-    },
+    Query { qp: String },
     /// `{posted, rkeys}` with the keys of bound windows, and `{error, text}` of a refused request.
-    Send {
-        qp: String,
-        wrs: Vec<Request>,
-    },
+    Send { qp: String, wrs: Vec<Request> },
     /// Like `Send`, without `rkeys`.
-    Recv {
-        qp: Option<String>,
-        srq: Option<String>,
-        wrs: Vec<Receive>,
-    },
+    Recv { qp: Option<String>, srq: Option<String>, wrs: Vec<Receive> },
     /// `timeout` in seconds.
-    Poll {
-        cq: String,
-        count: Count,
-        timeout: Timeout,
-    },
+    Poll { cq: String, count: Count, timeout: Timeout },
     /// `[{event}]`, from this agent with a `reason`.
-    Events {
-        count: Count,
-        timeout: Timeout,
-    },
+    Events { count: Count, timeout: Timeout },
     /// Byte `(seed + n) % 251` at `offset + n`.
-    Fill {
-        mr: String,
-        offset: Length,
-        length: Length,
-        seed: usize,
-    },
+    Fill { mr: String, offset: Length, length: Length, seed: usize },
     /// `{differs}`: first offset that differs from `fill`, or null.
-    Differs {
-        mr: String,
-        offset: Length,
-        length: Length,
-        seed: usize,
-    },
+    Differs { mr: String, offset: Length, length: Length, seed: usize },
     /// 8 bytes in host byte order.
-    SetWord {
-        mr: String,
-        offset: Length,
-        value: u64,
-    },
+    SetWord { mr: String, offset: Length, value: u64 },
     /// `{value}`.
-    Word {
-        mr: String,
-        offset: Length,
-    },
+    Word { mr: String, offset: Length },
+    /// `{NAME: value}`, the device's.
     Counters {},
-    Destroy {
-        name: String,
-    },
+    /// An object of any kind.
+    Destroy { name: String },
     /// Destroys all objects, and discards all events.
     Clear {},
 }
