@@ -30,16 +30,12 @@ impl fmt::Display for Address {
 
 /// Network headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "a network's comment describes its fields")]
 pub enum Network {
     /// RoCE v1 or v2.
     Roce(NetHeader),
-    /// InfiniBand: addresses of the LRH.
-    InfiniBand {
-        /// Sender's LID.
-        src: u16,
-        /// Receiver's LID.
-        dst: u16,
-    },
+    /// InfiniBand: LIDs of sender and receiver, of the LRH.
+    InfiniBand { src: u16, dst: u16 },
 }
 
 impl Network {
