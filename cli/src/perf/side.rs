@@ -7,10 +7,7 @@ use roce::{
     Access, CompletionChannel, CompletionQueue, Context, Device, Endpoint, Init, MemoryRegion, Mtu,
     NotifyKind, OpenOptions, QpInitAttr, QpType, QueuePair, RKey, RecvWr, Remote, SendWr,
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use rustix::event::{PollFd, PollFlags};
 use smallvec::SmallVec;
 
 use super::{
@@ -19,7 +16,7 @@ use super::{
     plan::{Plan, Test},
 };
 use crate::{
-    common::caps,
+    common::{caps, wait},
     exchange::{Exchange, connect, gid_index},
     failure::{Failure, fail},
 };
@@ -260,16 +257,12 @@ impl Side {
             if self.seen.is_some() {
                 return Ok(());
             }
-            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
             let mut both = [
                 PollFd::new(&channel, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN),
             ];
             let count = if or_peer { 2 } else { 1 };
-            match poll(&mut both[..count], Some(&second)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(format!("cannot wait: {error}").into()),
-            }
+            wait(&mut both[..count], Some(Duration::from_secs(1)))?;
             while channel.poll().is_some() {}
         }
         if self.heard.elapsed() > PATIENCE {
@@ -281,7 +274,7 @@ impl Side {
 
     pub(super) fn has_peer_data(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
-        matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+        wait(&mut one, Some(Duration::ZERO)).is_ok() && !one[0].revents().is_empty()
     }
 
     /// `written`: messages placed by WRITE or READ.
