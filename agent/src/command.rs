@@ -112,14 +112,6 @@ pub(crate) enum Transition {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
-    pub(crate) qpn: u32,
-    pub(crate) path_mtu: u32,
-}
-
-#[derive(Deserialize)]
 #[serde(remote = "QpCaps", default = "caps", deny_unknown_fields)]
 struct Caps {
     max_send_wr: u32,
@@ -161,57 +153,22 @@ pub(crate) struct Request {
     pub(crate) _raw: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bind {
-    pub(crate) window: String,
-    pub(crate) region: String,
-    pub(crate) offset: Length,
-    pub(crate) length: Length,
-    pub(crate) access: Vec<String>,
+/// Objects without unknown members.
+macro_rules! objects {
+    ($($name:ident { $($field:ident: $kind:ty),+ })+) => {$(
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name { $(pub(crate) $field: $kind),+ }
+    )+};
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Flush {
-    pub(crate) length: u32,
-    pub(crate) placement: Vec<String>,
-    pub(crate) whole: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Receive {
-    pub(crate) id: u64,
-    pub(crate) sges: Vec<Segment>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Segment {
-    pub(crate) lkey: u32,
-    pub(crate) address: u64,
-    pub(crate) length: u32,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Inline {
-    pub(crate) length: InlineLength,
-    pub(crate) seed: usize,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RemoteAddress {
-    pub(crate) address: u64,
-    pub(crate) rkey: u32,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Destination {
-    pub(crate) address: IpAddr,
-    pub(crate) qpn: u32,
-    pub(crate) qkey: u32,
+objects! {
+    Peer { address: IpAddr, qpn: u32, path_mtu: u32 }
+    Segment { lkey: u32, address: u64, length: u32 }
+    Receive { id: u64, sges: Vec<Segment> }
+    Inline { length: InlineLength, seed: usize }
+    RemoteAddress { address: u64, rkey: u32 }
+    Destination { address: IpAddr, qpn: u32, qkey: u32 }
+    Bind { window: String, region: String, offset: Length, length: Length, access: Vec<String> }
+    Flush { length: u32, placement: Vec<String>, whole: bool }
 }
