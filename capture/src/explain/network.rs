@@ -1,30 +1,26 @@
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
+use derive_more::Display;
 use roce_transport::wire::NetHeader;
 
 /// Address of a port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
 pub enum Address {
     /// RoCE.
     Ip(IpAddr),
     /// InfiniBand LID of a port or multicast group.
+    #[display("LID {}", lid(*_0))]
     Lid(u16),
+}
+
+/// LIDs of multicast groups read better in hexadecimal.
+fn lid(lid: u16) -> String {
+    if lid < 0xC000 { lid.to_string() } else { format!("{lid:#x}") }
 }
 
 impl From<IpAddr> for Address {
     fn from(address: IpAddr) -> Self {
         Self::Ip(address)
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(address) => address.fmt(f),
-            // multicast LIDs read better in hexadecimal
-            Self::Lid(lid @ 0xC000..) => write!(f, "LID {lid:#x}"),
-            Self::Lid(lid) => write!(f, "LID {lid}"),
-        }
     }
 }
 
