@@ -11,103 +11,46 @@ use crate::bound::{Count, InlineLength, Length, Name, Timeout};
 pub(crate) enum Command {
     /// `{addresses, active_mtu, kind}`.
     Hello {},
-    Pd {
-        name: Name,
-    },
+    /// Protection domain.
+    Pd { name: Name },
     /// `{lkey, rkey, address}`.
-    Mr {
-        name: Name,
-        pd: String,
-        length: Length,
-        access: Vec<String>,
-    },
+    Mr { name: Name, pd: String, length: Length, access: Vec<String> },
     /// 1 or 2.
-    Window {
-        name: Name,
-        pd: String,
-        window_type: u8,
-    },
-    Cq {
-        name: Name,
-        size: Count,
-    },
-    Srq {
-        name: Name,
-        pd: String,
-        max_wr: u32,
-        max_sge: u32,
-    },
-    SrqLimit {
-        srq: String,
-        limit: u32,
-    },
+    Window { name: Name, pd: String, window_type: u8 },
+    /// Completion queue, without a channel.
+    Cq { name: Name, size: Count },
+    /// Shared receive queue.
+    Srq { name: Name, pd: String, max_wr: u32, max_sge: u32 },
+    /// Arms the event of the limit.
+    SrqLimit { srq: String, limit: u32 },
     /// `{qpn}`.
     Qp(CreateQp),
     /// A transition takes exactly its attributes: `{"to": {"init": {"access": []}}}`.
-    Modify {
-        qp: String,
-        to: Transition,
-    },
+    Modify { qp: String, to: Transition },
     /// The host joins the group, too.
-    Join {
-        qp: String,
-        group: IpAddr,
-    },
+    Join { qp: String, group: IpAddr },
     /// `{state}`.
-    Query {
-        qp: String,
-    },
+    Query { qp: String },
     /// `{posted, rkeys}` with the keys of bound windows, and `{error, text}` of a refused request.
-    Send {
-        qp: String,
-        wrs: Vec<Request>,
-    },
+    Send { qp: String, wrs: Vec<Request> },
     /// Like `Send`, without `rkeys`.
-    Recv {
-        qp: Option<String>,
-        srq: Option<String>,
-        wrs: Vec<Receive>,
-    },
+    Recv { qp: Option<String>, srq: Option<String>, wrs: Vec<Receive> },
     /// `timeout` in seconds.
-    Poll {
-        cq: String,
-        count: Count,
-        timeout: Timeout,
-    },
+    Poll { cq: String, count: Count, timeout: Timeout },
     /// `[{event}]`, from this agent with a `reason`.
-    Events {
-        count: Count,
-        timeout: Timeout,
-    },
+    Events { count: Count, timeout: Timeout },
     /// Byte `(seed + n) % 251` at `offset + n`.
-    Fill {
-        mr: String,
-        offset: Length,
-        length: Length,
-        seed: usize,
-    },
+    Fill { mr: String, offset: Length, length: Length, seed: usize },
     /// `{differs}`: first offset that differs from `fill`, or null.
-    Differs {
-        mr: String,
-        offset: Length,
-        length: Length,
-        seed: usize,
-    },
+    Differs { mr: String, offset: Length, length: Length, seed: usize },
     /// 8 bytes in host byte order.
-    SetWord {
-        mr: String,
-        offset: Length,
-        value: u64,
-    },
+    SetWord { mr: String, offset: Length, value: u64 },
     /// `{value}`.
-    Word {
-        mr: String,
-        offset: Length,
-    },
+    Word { mr: String, offset: Length },
+    /// `{NAME: value}`, the device's.
     Counters {},
-    Destroy {
-        name: String,
-    },
+    /// An object of any kind.
+    Destroy { name: String },
     /// Destroys all objects, and discards all events.
     Clear {},
 }
@@ -169,14 +112,6 @@ pub(crate) enum Transition {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
-    pub(crate) qpn: u32,
-    pub(crate) path_mtu: u32,
-}
-
-#[derive(Deserialize)]
 #[serde(remote = "QpCaps", default = "caps", deny_unknown_fields)]
 struct Caps {
     max_send_wr: u32,
@@ -218,57 +153,22 @@ pub(crate) struct Request {
     pub(crate) _raw: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bind {
-    pub(crate) window: String,
-    pub(crate) region: String,
-    pub(crate) offset: Length,
-    pub(crate) length: Length,
-    pub(crate) access: Vec<String>,
+/// Objects without unknown members.
+macro_rules! objects {
+    ($($name:ident { $($field:ident: $kind:ty),+ })+) => {$(
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name { $(pub(crate) $field: $kind),+ }
+    )+};
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Flush {
-    pub(crate) length: u32,
-    pub(crate) placement: Vec<String>,
-    pub(crate) whole: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Receive {
-    pub(crate) id: u64,
-    pub(crate) sges: Vec<Segment>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Segment {
-    pub(crate) lkey: u32,
-    pub(crate) address: u64,
-    pub(crate) length: u32,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Inline {
-    pub(crate) length: InlineLength,
-    pub(crate) seed: usize,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RemoteAddress {
-    pub(crate) address: u64,
-    pub(crate) rkey: u32,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Destination {
-    pub(crate) address: IpAddr,
-    pub(crate) qpn: u32,
-    pub(crate) qkey: u32,
+objects! {
+    Peer { address: IpAddr, qpn: u32, path_mtu: u32 }
+    Segment { lkey: u32, address: u64, length: u32 }
+    Receive { id: u64, sges: Vec<Segment> }
+    Inline { length: InlineLength, seed: usize }
+    RemoteAddress { address: u64, rkey: u32 }
+    Destination { address: IpAddr, qpn: u32, qkey: u32 }
+    Bind { window: String, region: String, offset: Length, length: Length, access: Vec<String> }
+    Flush { length: u32, placement: Vec<String>, whole: bool }
 }

@@ -64,12 +64,13 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
     let remote = || -> Result<Remote, Failure> {
         let place = wr
             .remote
+            .as_ref()
             .ok_or_else(|| Failure::malformed(format!("{} needs a remote address", wr.op)))?;
         Ok(Remote { address: place.address, rkey: RKey(place.rkey) })
     };
     let immediate = wr.imm.map(|imm| Immediate(imm.to_be_bytes()));
     let op = match wr.op.as_str() {
-        "send" => match wr.destination {
+        "send" => match &wr.destination {
             None => SendOp::Send { immediate },
             Some(to) => {
                 let av = address_vector(to.address, context)?;
@@ -106,7 +107,7 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
         }
         op => return Err(Failure::malformed(format!("no operation {op}"))),
     };
-    let data = match wr.inline {
+    let data = match &wr.inline {
         Some(inline) => Data::inline(&pattern(inline.seed, inline.length.get())),
         None => Data::Sges(wr.sges.iter().map(sge).collect()),
     };

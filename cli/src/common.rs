@@ -17,7 +17,10 @@ use roce::{
     devices,
     transport::cm::without_padding,
 };
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 
 use crate::failure::Failure;
 
@@ -325,16 +328,23 @@ impl EventLoop {
                 PollFd::new(&self.completions, PollFlags::IN),
                 PollFd::new(&self.events, PollFlags::IN),
             ];
-            match poll(&mut both, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(format!("cannot wait: {error}").into()),
-            }
+            wait(&mut both, None)?;
             while self.completions.poll().is_some() {}
         }
     }
 
     fn now(&self) -> Option<Ready> {
         self.cq.poll_one().map(Ready::Done).or_else(|| self.events.poll().map(Ready::Event))
+    }
+}
+
+/// Returns when a descriptor is ready, the time is over, or a signal has come.
+pub(crate) fn wait(descriptors: &mut [PollFd<'_>], time: Option<Duration>) -> Result<(), String> {
+    let time = time
+        .map(|time| Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() });
+    match poll(descriptors, time.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(format!("cannot wait: {error}")),
     }
 }
 

@@ -5,7 +5,7 @@ mod keys;
 
 use std::{
     fs,
-    io::stdout,
+    io::{IsTerminal, stdin, stdout},
     path::{Path, PathBuf},
 };
 
@@ -17,9 +17,7 @@ use roce_world::{
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
 #[cfg(not(target_os = "linux"))]
-use crate::non_linux::{Capture, Keys, create_capture};
-#[cfg(target_os = "linux")]
-use keys::Keys;
+use crate::non_linux::{Capture, create_capture, keys};
 #[cfg(target_os = "linux")]
 use roce::link::Capture;
 
@@ -101,10 +99,12 @@ fn printer(
     step: bool,
     capture: Option<Capture>,
 ) -> Result<Printer, Failure> {
-    let keys = step.then(Keys::new).transpose()?;
+    if step && !stdin().is_terminal() {
+        return Err("--step needs a terminal on standard input; omit it".into());
+    }
     let ladder = Ladder::on(&stdout()).of(ends);
     outln!("{}", ladder.prose(title, Tone::Strong).join("\n"));
-    Ok(Printer { ladder, keys, capture, heads_due: true })
+    Ok(Printer { ladder, step, capture, heads_due: true })
 }
 
 fn read_script(path: &Path) -> Result<Script, Failure> {
@@ -123,7 +123,7 @@ fn find(name: &str) -> Result<&'static Scenario, Failure> {
 
 struct Printer {
     ladder: Ladder,
-    keys: Option<Keys>,
+    step: bool,
     capture: Option<Capture>,
     heads_due: bool,
 }
@@ -147,7 +147,7 @@ impl Viewer for Printer {
             outln!("{}", self.ladder.letters());
         }
         outln!("{}", self.ladder.event(line.at, &line.event, line.tone).join("\n"));
-        self.keys.as_ref().map_or(Ok(()), Keys::wait)
+        if self.step { keys::wait() } else { Ok(()) }
     }
 
     fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {

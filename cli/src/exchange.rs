@@ -88,7 +88,7 @@ impl fmt::Display for XrcEndpoint {
 
 pub(crate) struct Exchange {
     stream: TcpStream,
-    is_client: bool,
+    pub(crate) is_client: bool,
 }
 
 impl Exchange {

@@ -49,11 +49,6 @@ impl Ladder {
         Self { ends, ..self }
     }
 
-    /// Columns between two ends.
-    const fn inner(&self) -> usize {
-        self.width - TIME - 2
-    }
-
     pub(crate) fn letters(&self) -> String {
         let line = match self.ends {
             2 => format!("{}A{:>rest$}", " ".repeat(TIME), "B", rest = self.width - TIME - 1),
@@ -96,7 +91,8 @@ impl Ladder {
     }
 
     fn between_two(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
-        let inner = self.inner();
+        // columns between the ends
+        let inner = self.width - TIME - 2;
         let beside = |text: String| ('│', text, '│');
         let rows: Vec<_> = match event {
             Event::Note(end, text) => {

@@ -22,22 +22,17 @@ pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
     Err(format!("{command:?} needs Linux; demo, explain and playground run here").into())
 }
 
-#[derive(Debug)]
-pub(crate) struct Keys(());
+pub(crate) mod keys {
+    use std::{io, process};
 
-impl Keys {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        match io::IsTerminal::is_terminal(&io::stdin()) {
-            true => Ok(Self(())),
-            false => Err("--step needs a terminal on standard input; omit it".into()),
-        }
-    }
+    use crate::failure::Failure;
 
-    pub(crate) fn wait(&self) -> Result<(), Failure> {
+    /// Waits for a line. q and the end of the input end the program.
+    pub(crate) fn wait() -> Result<(), Failure> {
         let mut line = String::new();
         let count = io::stdin().read_line(&mut line)?;
         if count == 0 || line.trim() == "q" {
-            std::process::exit(0);
+            process::exit(0);
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let directory = match &args.directory {
         Some(directory) => {
             let problem = |error| format!("cannot copy to {}: {error}", directory.display());
-            let sockets = library::sockets_contents()?;
-            library::copy(&library::contents()?, sockets.as_deref(), directory).map_err(problem)?;
+            let (library, sockets) = library::contents()?;
+            library::copy(&library, sockets.as_deref(), directory).map_err(problem)?;
             library::describe(directory).map_err(problem)?;
             std::path::absolute(directory)?
         }

@@ -92,80 +92,42 @@ pub struct Responses {
 
 /// A step.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "a step's comment describes its fields")]
 pub enum Step {
-    /// Step at another queue pair.
-    At {
-        /// Index from 0; `None`: each in turn.
-        pair: Option<u32>,
-        /// Step.
-        step: Box<Step>,
-    },
+    /// Step at a queue pair, by index from 0; `None`: at each in turn.
+    At { pair: Option<u32>, step: Box<Step> },
     /// Queue pairs connected to the instrument.
     Connect(Connection),
-    /// Registration of zeroed memory.
-    Region {
-        /// Name.
-        name: String,
-        /// Length.
-        bytes: u32,
-        /// Rights.
-        rights: Access,
-    },
-    /// Posted receive request.
-    Receive {
-        /// Id.
-        id: u64,
-        /// Buffer size.
-        bytes: u32,
-    },
+    /// Registration of so many zeroed bytes.
+    Region { name: String, bytes: u32, rights: Access },
+    /// Posted receive request, with a buffer of so many bytes.
+    Receive { id: u64, bytes: u32 },
     /// Posted send request.
     Post(Request),
     /// Bind of a memory window, made if missing.
     Bind(Bind),
-    /// Invalidation of a memory window.
-    Invalidate {
-        /// Request id.
-        id: u64,
-        /// Window.
-        window: String,
-    },
+    /// Invalidation of a memory window by the request `id`.
+    Invalidate { id: u64, window: String },
     /// A device that fails before this step lacks an optional feature.
     Supported,
     /// Join of a [`group`].
     Join(u8),
     /// Packet of the instrument.
     Send(Packet),
-    /// Unchanged last packet of the instrument.
-    Again {
-        /// Count.
-        count: u32,
-        /// Interval.
-        every: Duration,
-    },
+    /// Unchanged last packet of the instrument, `count` times at the interval `every`.
+    Again { count: u32, every: Duration },
     /// Pause frames during the following steps.
     Pause(PauseFrames),
-    /// The device's next packet.
-    Expect {
-        /// Packet.
-        packet: Packet,
-        /// Least time since the last step.
-        after: Duration,
-        /// Most time since the last step.
-        within: Duration,
-    },
+    /// The device's next packet. Least and most time since the last step: `after` and `within`.
+    Expect { packet: Packet, after: Duration, within: Duration },
     /// Consecutive request packets.
     Burst(ExpectedBurst),
     /// Traffic of all queue pairs.
     Share(Shares),
     /// READs.
     Response(Responses),
-    /// No packet of the device.
-    Silence {
-        /// Duration.
-        time: Duration,
-        /// Allowed exception, for devices that retransmit early.
-        but: Option<Packet>,
-    },
+    /// No packet of the device for this time. `but`: exception for devices that retransmit early.
+    Silence { time: Duration, but: Option<Packet> },
     /// Next completion.
     Completes(Completes),
     /// No completion.
@@ -251,6 +213,7 @@ impl Request {
 
 /// Operation of a [`Request`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "an operation's comment describes its fields")]
 pub enum RequestKind {
     /// SEND.
     Send,
@@ -258,18 +221,10 @@ pub enum RequestKind {
     Write,
     /// RDMA READ.
     Read,
-    /// Compare and swap.
-    CompareSwap {
-        /// Compared value.
-        compare: u64,
-        /// Value written if equal.
-        swap: u64,
-    },
-    /// Fetch and add.
-    FetchAdd {
-        /// Added value.
-        add: u64,
-    },
+    /// Compare and swap: `swap` is written if the word equals `compare`.
+    CompareSwap { compare: u64, swap: u64 },
+    /// Fetch and add of this value.
+    FetchAdd { add: u64 },
     /// Atomic WRITE.
     AtomicWrite,
     /// FLUSH to global visibility.
@@ -358,6 +313,7 @@ macro_rules! fields {
     ({ $($built:tt)* } $($word:literal $field:ident$(($number:ty))? $doc:literal;)*) => {
         /// A field of a packet.
         #[derive(Clone, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "a field's comment describes its parts")]
         pub enum Field {
             $($built)*
             $(#[doc = $doc] $field$(($number))?,)*
@@ -389,20 +345,10 @@ fields! {
         Fecn(bool),
         /// BTH: BECN.
         Becn(bool),
-        /// Payload.
-        Data {
-            /// Length.
-            bytes: u32,
-            /// Pattern number of the first byte.
-            seed: u32,
-        },
-        /// RETH, AtomicETH: address and key.
-        Target {
-            /// Region, or `peer` for the instrument's memory.
-            region: String,
-            /// Offset.
-            offset: i64,
-        },
+        /// Payload of so many bytes. `seed`: pattern number of the first.
+        Data { bytes: u32, seed: u32 },
+        /// RETH, AtomicETH: address and key of a region, or of `peer`, the instrument's memory.
+        Target { region: String, offset: i64 },
         /// RETH, AtomicETH, IETH: key.
         Key(Key),
         /// AETH: ACK, sent without credits.

@@ -29,8 +29,7 @@ macro_rules! embedded {
     };
 }
 
-/// Names and texts.
-pub const FILES: &[(&str, &str)] = embedded!(
+const FILES: &[(&str, &str)] = embedded!(
     "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "fairness" "limits" "uc" "ud"
     "multicast" "congestion" "pause" "cm" "connected"
 );

@@ -137,14 +137,10 @@ pub struct Seen {
 
 /// Event between instrument and device.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "an event's comment describes its fields")]
 pub enum TraceEvent {
-    /// Packet.
-    Packet {
-        /// Network headers.
-        net: NetHeader,
-        /// UDP payload.
-        bytes: Vec<u8>,
-    },
+    /// Packet: network headers, and the UDP payload.
+    Packet { net: NetHeader, bytes: Vec<u8> },
     /// Pause frames.
     Pause(PauseFrames),
 }

@@ -56,9 +56,8 @@ impl Chapter {
         }
         let mut cases = Vec::new();
         for (number, case, body) in blocks {
-            for case in expanded(name, case, &body) {
-                cases.push(case.map_err(|(line, text)| at(line.unwrap_or(number), text))?);
-            }
+            let expanded = expanded(name, case, &body);
+            cases.extend(expanded.map_err(|(line, text)| at(line.unwrap_or(number), text))?);
         }
         Ok(Self { name: name.to_owned(), title, cases })
     }
@@ -75,15 +74,13 @@ type Block<'a> = (usize, &'a str, Vec<(usize, &'a str)>);
 type Fault = (Option<usize>, String);
 
 /// One case per value of its variables.
-fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Vec<Result<Case, Fault>> {
+fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Result<Vec<Case>, Fault> {
     let is_for = |line: &str| line.trim_start().starts_with("for ");
     let Some(&(number, line)) = body.iter().find(|(_, line)| is_for(line)) else {
-        return vec![case(chapter, name, body.iter().map(|&(at, line)| (at, line.to_owned())))];
+        let body = body.iter().map(|&(at, line)| (at, line.to_owned()));
+        return Ok(vec![case(chapter, name, body)?]);
     };
-    let values = match values(line) {
-        Ok(values) => values,
-        Err(text) => return vec![Err((Some(number), text))],
-    };
+    let values = values(line).map_err(|text| (Some(number), text))?;
     let each = values.into_iter().map(|values| {
         let fill = |text: &str| {
             values.iter().fold(text.to_owned(), |text, (variable, value)| {

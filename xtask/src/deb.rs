@@ -16,14 +16,17 @@ use crate::{
 };
 
 const REVISION: &str = "1";
+/// Accepted lintian findings.
+const TOOL_FINDINGS: &[u8] = include_bytes!("../../packaging/debian/roce.lintian-overrides");
+const VERBS_FINDINGS: &[u8] = include_bytes!("../../packaging/debian/roce-verbs.lintian-overrides");
 
 pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Result<(), Failure> {
     let mut entries = contents.place(PackageKind::Debian);
-    entries.extend(policy(built, "roce", TOLERATED));
+    entries.extend(policy(built, "roce", TOOL_FINDINGS));
     package(out, built, "roce", (SUMMARY, DESCRIPTION), &entries, &[])?;
 
     let mut entries = contents.verbs(PackageKind::Debian)?;
-    entries.extend(policy(built, "roce-verbs", TOLERATED_OF_VERBS));
+    entries.extend(policy(built, "roce-verbs", VERBS_FINDINGS));
     let libraries = contents.libraries(PackageKind::Debian);
     let scripts = [
         ("postinst", include_str!("../../packaging/verbs/postinst")),
@@ -77,39 +80,20 @@ fn md5sums(entries: &[Entry]) -> String {
     files.map(|entry| format!("{}  {}\n", sum::<Md5>(bytes(entry)), entry.path)).collect()
 }
 
-/// Accepted lintian findings.
-const TOLERATED: &str = "\
-    # bug reports have the names of functions in their backtraces\n\
-    roce: unstripped-binary-or-object\n\
-    # `roce run` looks whether its links lead to the library that it has checked\n\
-    roce: absolute-symlink-in-top-level-folder\n\
-    # it is no part of Debian\n\
-    roce: initial-upload-closes-no-bugs\n";
-const TOLERATED_OF_VERBS: &str = "\
-    # bug reports have the names of functions in their backtraces\n\
-    roce-verbs: unstripped-binary-or-object\n\
-    # it is found by a directory that the linker is told of, and alternatives bring no trigger\n\
-    roce-verbs: maintscript-calls-ldconfig\n\
-    # it is no part of Debian\n\
-    roce-verbs: initial-upload-closes-no-bugs\n";
-
-fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
+fn policy(built: &Built, package: &str, tolerated: &[u8]) -> [Entry; 3] {
     let date = DateTime::from_timestamp(built.time.into(), 0).unwrap_or_default().to_rfc2822();
     let changes = format!(
         "{package} ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}; see CHANGELOG.md in \
          {HOMEPAGE}.\n\n -- {MAINTAINER}  {date}\n"
     );
-    let copyright = format!(
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nSource: {HOMEPAGE}\n\n\
-         Files: *\nCopyright: 2026 the roce authors\nLicense: Apache-2.0 or Expat\n The texts are in LICENSE-APACHE and LICENSE-MIT \
-         in this directory,\n those of the components in THIRD-PARTY.txt.\n"
-    );
+    let copyright = include_str!("../../packaging/debian/copyright.in");
+    let copyright = copyright.replace("@HOMEPAGE@", HOMEPAGE);
     let path = format!("usr/share/doc/{package}/changelog.Debian.gz");
     let overrides = format!("usr/share/lintian/overrides/{package}");
     [
         file(format!("usr/share/doc/{package}/copyright"), copyright.as_bytes()),
         file(path, &gzip(changes.as_bytes())),
-        file(overrides, tolerated.as_bytes()),
+        file(overrides, tolerated),
     ]
 }
 

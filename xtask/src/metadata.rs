@@ -72,19 +72,15 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     Ok(components)
 }
 
+/// By name and version, from Cargo.lock.
 fn sums() -> Result<BTreeMap<(String, String), String>, Failure> {
-    let lock = fs::read_to_string("Cargo.lock")?;
-    let field = |block: &str, name: &str| {
-        let start = format!("{name} = \"");
-        let line = block.lines().find_map(|line| line.strip_prefix(&*start));
-        line.map(|value| value.trim_end_matches('"').to_owned())
+    let lock: toml::Table = fs::read_to_string("Cargo.lock")?.parse()?;
+    let packages = lock["package"].as_array().ok_or("Cargo.lock lists no packages")?;
+    let sum = |package: &toml::Value| {
+        let text = |key: &str| Some(package.get(key)?.as_str()?.to_owned());
+        Some(((text("name")?, text("version")?), text("checksum")?))
     };
-    let blocks = lock.split("[[package]]");
-    Ok(blocks
-        .filter_map(|block| {
-            Some(((field(block, "name")?, field(block, "version")?), field(block, "checksum")?))
-        })
-        .collect())
+    Ok(packages.iter().filter_map(sum).collect())
 }
 
 /// CycloneDX 1.5, without a time, for reproducible packages.

@@ -88,6 +88,18 @@ impl RoundTrips {
 }
 
 impl Connection {
+    /// Transport service in words.
+    #[must_use]
+    pub const fn service_name(&self) -> &'static str {
+        match self.service {
+            Service::Rc => "reliable connection",
+            Service::Uc => "unreliable connection",
+            Service::Xrc => "extended reliable connection",
+            Service::Ud => "datagrams",
+            Service::Cnp => "congestion notifications",
+        }
+    }
+
     /// Payload bits per second of an end, retransmissions included; `None` for zero time.
     #[must_use]
     pub fn throughput(&self, end: usize) -> Option<f64> {

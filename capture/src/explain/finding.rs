@@ -18,18 +18,12 @@ pub struct Finding {
 /// Kinds of faults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a kind's comment describes its fields")]
 pub enum FindingKind {
     /// Wrong ICRC, from damage, a router or the sender.
     WrongIcrc,
-    /// Wrong ICRCs that count as right.
-    WrongIcrcs {
-        /// Number of packets.
-        packets: usize,
-        /// Sender and receiver.
-        way: [Address; 2],
-        /// Common cause.
-        fault: WrongIcrcs,
-    },
+    /// Wrong ICRCs that count as right: number of packets, sender and receiver, common cause.
+    WrongIcrcs { packets: usize, way: [Address; 2], fault: WrongIcrcs },
     /// Bytes that are no packet.
     Unreadable(DropReason),
     /// Number of missing PSNs.
@@ -48,13 +42,8 @@ pub enum FindingKind {
     MarksWithoutNotification(u32),
     /// CNPs that did not slow the sender.
     NotificationsIgnored(u32),
-    /// A middle packet has another length.
-    MtuMismatch {
-        /// Path MTU in bytes.
-        expected: u32,
-        /// Payload bytes.
-        found: u32,
-    },
+    /// A middle packet has another length: path MTU and payload in bytes.
+    MtuMismatch { expected: u32, found: u32 },
     /// Retransmitted after the first time; the response takes the second.
     TimeoutTooShort(Duration, Duration),
     /// One direction only was captured, or the other end was silent.

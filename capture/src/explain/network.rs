@@ -1,14 +1,21 @@
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
+use derive_more::Display;
 use roce_transport::wire::NetHeader;
 
 /// Address of a port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
 pub enum Address {
     /// RoCE.
     Ip(IpAddr),
     /// InfiniBand LID of a port or multicast group.
+    #[display("LID {}", lid(*_0))]
     Lid(u16),
+}
+
+/// LIDs of multicast groups read better in hexadecimal.
+fn lid(lid: u16) -> String {
+    if lid < 0xC000 { lid.to_string() } else { format!("{lid:#x}") }
 }
 
 impl From<IpAddr> for Address {
@@ -17,29 +24,14 @@ impl From<IpAddr> for Address {
     }
 }
 
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(address) => address.fmt(f),
-            // multicast LIDs read better in hexadecimal
-            Self::Lid(lid @ 0xC000..) => write!(f, "LID {lid:#x}"),
-            Self::Lid(lid) => write!(f, "LID {lid}"),
-        }
-    }
-}
-
 /// Network headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "a network's comment describes its fields")]
 pub enum Network {
     /// RoCE v1 or v2.
     Roce(NetHeader),
-    /// InfiniBand: addresses of the LRH.
-    InfiniBand {
-        /// Sender's LID.
-        src: u16,
-        /// Receiver's LID.
-        dst: u16,
-    },
+    /// InfiniBand: LIDs of sender and receiver, of the LRH.
+    InfiniBand { src: u16, dst: u16 },
 }
 
 impl Network {

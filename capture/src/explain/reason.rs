@@ -75,6 +75,7 @@ impl fmt::Display for Causes {
 /// Reason for a packet, as far as the capture proves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "an explanation's comment describes its fields")]
 pub enum Explanation {
     /// First packet of a new message.
     First,
@@ -92,24 +93,15 @@ pub enum Explanation {
     Retransmit(Causes),
     /// Copy, too soon for a retransmission.
     Copy,
-    /// Acknowledges everything up to a PSN.
-    Acknowledges {
-        /// The last PSN.
-        up_to: Psn,
-        /// Newly acknowledged packets.
-        packets: u32,
-        /// Time since the last was sent, if sent once.
-        after: Option<Duration>,
-    },
+    /// Acknowledges everything up to a PSN: newly acknowledged packets, and the time since the last
+    /// was sent, if sent once.
+    Acknowledges { up_to: Psn, packets: u32, after: Option<Duration> },
     /// Acknowledges nothing new.
     DuplicateAcknowledge(Psn),
     /// NAK or RNR NAK of this PSN.
     Negative(Psn, Syndrome),
-    /// Response with data.
-    Responses {
-        /// The PSN already had a response.
-        again: bool,
-    },
+    /// Response with data. `again`: the PSN already had a response.
+    Responses { again: bool },
     /// Response to an uncaptured request.
     RespondsToUnseen,
     /// Response to one of this many connections.

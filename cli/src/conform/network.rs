@@ -17,10 +17,10 @@ use roce_conformance::{
     case::PauseFrames,
     subject::{Arrival, Listener, Program, Result, Route, Subject, SubjectError},
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::pauses::{self, LongPause};
-use crate::failure::Failure;
+use crate::{common::wait, failure::Failure};
 
 /// Delay on a busy host.
 const TOLERANCE: Duration = Duration::from_millis(200);
@@ -105,16 +105,11 @@ impl Network {
         let now = self.now();
         let frame = self.held_up.as_ref().map(LongPause::poll_timeout);
         let due = self.link.deadline().into_iter().chain(frame).fold(until, Instant::min);
-        let left = due.max(now).since(now);
-        let timeout = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
         let descriptors = self.link.descriptors();
         let all = descriptors.iter().chain(&other);
         let mut ready: Vec<_> =
             all.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        match poll(&mut ready, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(SubjectError::Broken(format!("cannot wait: {error}"))),
-        }
+        wait(&mut ready, Some(due.max(now).since(now))).map_err(SubjectError::Broken)?;
         let is_other = ready.get(descriptors.len());
         Ok(is_other.is_some_and(|other| !other.revents().is_empty()))
     }

@@ -25,11 +25,7 @@ pub(super) fn pauses(played: &[Played]) -> String {
         return String::new();
     }
     let scale = Scale::of(pauses.iter().flat_map(|(_, pause)| [pause.least, pause.measured]));
-    let (width, height) = (LEFT + SIDE + RIGHT, TOP + SIDE + BELOW);
-    let mut text = format!(
-        "<figure>\n<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         aria-label=\"Measured pauses over their minimum\">\n"
-    );
+    let mut text = figure("Measured pauses over their minimum");
     scale.draw(&mut text);
     for (name, pause) in &pauses {
         let class = if pause.measured < pause.least { " class=\"early\"" } else { "" };
@@ -55,13 +51,9 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     if most == 0 {
         return String::new();
     }
-    let (width, height) = (LEFT + SIDE + RIGHT, TOP + SIDE + BELOW);
     let (right, bottom, middle) = (LEFT + SIDE, TOP + SIDE, LEFT + SIDE / 2.0);
-    let mut text = format!(
-        "<figure>\n<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         aria-label=\"Bytes of each burst over time\">\n\
-         <path class=\"grid\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>\n"
-    );
+    let mut text = figure("Bytes of each burst over time");
+    let _ = writeln!(text, "<path class=\"grid\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>");
     for (number, burst) in bursts.iter().enumerate() {
         let mut sum = 0;
         let mut path = format!("M{LEFT} {bottom}");
@@ -95,6 +87,14 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     let rates: Vec<_> = rates.collect();
     let _ = writeln!(text, "<figcaption>Bursts, {}.</figcaption>\n</figure>", rates.join("; "));
     text
+}
+
+/// Start of a figure.
+fn figure(label: &str) -> String {
+    let (width, height) = (LEFT + SIDE + RIGHT, TOP + SIDE + BELOW);
+    format!(
+        "<figure>\n<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">\n"
+    )
 }
 
 /// Excludes the first packet.

@@ -156,7 +156,7 @@ impl Remote {
     }
 
     fn qp(&self) -> String {
-        names_of(self.chosen).0
+        format!("qp{}", self.chosen)
     }
 
     fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Value> {
@@ -186,10 +186,6 @@ fn read_responses(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String
         return Err("it closed the connection".to_owned());
     }
     serde_json::from_str(&line).map_err(|error| error.to_string())
-}
-
-fn names_of(pair: usize) -> (String, String, String) {
-    (format!("qp{pair}"), format!("send{pair}"), format!("receive{pair}"))
 }
 
 /// A number of an answer, or what is missing.
@@ -270,7 +266,8 @@ impl Program for Remote {
             _ => "rc",
         };
         let cq = |name: &str| json!({"do": "cq", "name": name, "size": 256});
-        let (name, send, receive) = names_of(self.pairs);
+        let [name, send, receive] =
+            ["qp", "send", "receive"].map(|kind| format!("{kind}{}", self.pairs));
         let mut qp = json!({
             "do": "qp", "name": name, "pd": "pd", "type": service,
             "send_cq": send, "recv_cq": receive, "sq_sig_all": true,
@@ -426,10 +423,9 @@ impl Program for Remote {
     }
 
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>> {
-        let (_, send, receive) = names_of(self.chosen);
         let cq = match queue {
-            Queue::Send => send,
-            Queue::Receive => receive,
+            Queue::Send => format!("send{}", self.chosen),
+            Queue::Receive => format!("receive{}", self.chosen),
         };
         let polled = self.ask(json!({"do": "poll", "cq": cq, "count": 64, "timeout": 0.0}))?;
         let all = polled.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -32,23 +32,18 @@ impl Results {
         self.all().map(|played| played.outcome.verdict).max().unwrap_or(Verdict::Conforms)
     }
 
-    pub(super) fn count(&self, verdict: Verdict) -> usize {
-        self.all().filter(|played| played.outcome.verdict == verdict).count()
-    }
-
     /// `12 conform, 1 deviates`.
     pub(super) fn summary(&self) -> String {
-        let counts = Verdict::ALL.map(|verdict| (self.count(verdict), verdict));
-        let counts: Vec<_> = counts
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, verdict)| match verdict {
-                Verdict::Conforms if count > 1 => format!("{count} conform"),
-                Verdict::Deviates if count > 1 => format!("{count} deviate"),
-                _ => format!("{count} {verdict}"),
-            })
-            .collect();
-        counts.join(", ")
+        let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
+            let all = self.all().filter(|played| played.outcome.verdict == verdict);
+            match (all.count(), verdict) {
+                (0, _) => None,
+                (count @ 2.., Verdict::Conforms) => Some(format!("{count} conform")),
+                (count @ 2.., Verdict::Deviates) => Some(format!("{count} deviate")),
+                (count, verdict) => Some(format!("{count} {verdict}")),
+            }
+        });
+        counts.collect::<Vec<_>>().join(", ")
     }
 
     pub(super) fn to_json(&self) -> Value {

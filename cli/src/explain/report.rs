@@ -182,13 +182,7 @@ pub(super) fn notes(explained: &Explained, filter: &Filter) -> Vec<String> {
 }
 
 pub(crate) fn title(index: usize, connection: &Connection) -> String {
-    let service = match connection.service {
-        Service::Rc => "reliable connection",
-        Service::Uc => "unreliable connection",
-        Service::Xrc => "extended reliable connection",
-        Service::Ud => datagrams(connection.ends[1]),
-        Service::Cnp => "congestion notifications",
-    };
+    let service = management(connection).unwrap_or_else(|| connection.service_name());
     let mtu = connection.mtu.map(|mtu| {
         let how = match (connection.by_messages, connection.mtu_at_least) {
             (true, _) => "path MTU",
@@ -200,13 +194,14 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{}", index + 1, mtu.unwrap_or_default())
 }
 
-/// Over RoCE the GSI QP carries only CM.
-fn datagrams(to: EndPoint) -> &'static str {
-    match (to.qpn, to.address) {
-        (Some(Qpn::GSI), Address::Ip(_)) => "connection management",
-        (Some(Qpn::GSI), Address::Lid(_)) => "general services",
-        (Some(qpn), Address::Lid(_)) if qpn.get() == 0 => "subnet management",
-        _ => "datagrams",
+/// Use of datagrams to a special queue pair. Over RoCE the GSI QP carries only CM.
+fn management(connection: &Connection) -> Option<&'static str> {
+    let EndPoint { address, qpn } = connection.ends[1];
+    match (connection.service, qpn?, address) {
+        (Service::Ud, Qpn::GSI, Address::Ip(_)) => Some("connection management"),
+        (Service::Ud, Qpn::GSI, Address::Lid(_)) => Some("general services"),
+        (Service::Ud, qpn, Address::Lid(_)) if qpn.get() == 0 => Some("subnet management"),
+        _ => None,
     }
 }
 

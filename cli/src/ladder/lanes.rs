@@ -7,17 +7,13 @@ const GAP: usize = 6;
 /// Columns of an arrow at the network.
 const STUB: usize = 3;
 
-pub(super) const fn width(ends: usize) -> usize {
-    (ends - 1) * GAP + 1
-}
-
 pub(super) fn heads(ends: usize) -> String {
     let letters = End::ALL.iter().take(ends);
     letters.map(|end| format!("{end:<GAP$}", end = end.letter())).collect::<String>()
 }
 
 pub(super) fn empty(ends: usize) -> Vec<char> {
-    (0..width(ends)).map(|column| if column % GAP == 0 { '│' } else { ' ' }).collect()
+    (0..=(ends - 1) * GAP).map(|column| if column % GAP == 0 { '│' } else { ' ' }).collect()
 }
 
 pub(super) fn drawn(ends: usize, event: &Event) -> String {

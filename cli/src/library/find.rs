@@ -24,21 +24,17 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
-    match file(None)? {
-        Some(path) => {
-            let read = fs::read(&path).map(Cow::Owned);
-            read.map_err(|error| format!("the library {} cannot be read: {error}", path.display()))
-        }
-        None => carried::CARRIED.map(Cow::Borrowed).ok_or_else(none),
-    }
-}
+type Contents = Cow<'static, [u8]>;
 
-pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
-    Ok(match file(None)? {
-        Some(path) => fs::read(path.with_file_name(SOCKETS)).ok().map(Cow::Owned),
-        None => carried::CARRIED_SOCKETS.map(Cow::Borrowed),
-    })
+/// The library, and the rsockets library if there is one.
+pub(crate) fn contents() -> Result<(Contents, Option<Contents>), String> {
+    let Some(path) = file(None)? else {
+        let library = carried::CARRIED.ok_or_else(none)?;
+        return Ok((library.into(), carried::CARRIED_SOCKETS.map(Cow::from)));
+    };
+    let library = fs::read(&path)
+        .map_err(|error| format!("the library {} cannot be read: {error}", path.display()))?;
+    Ok((library.into(), fs::read(path.with_file_name(SOCKETS)).ok().map(Cow::from)))
 }
 
 /// The rsockets library beside the library.

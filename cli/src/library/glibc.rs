@@ -9,8 +9,7 @@ use std::{
 };
 
 use object::{
-    Endianness,
-    elf::FileHeader64,
+    Endianness, elf,
     read::{
         ReadCache, Result,
         elf::{FileHeader, ProgramHeader},
@@ -18,6 +17,9 @@ use object::{
 };
 
 const GLIBC: &str = "libc.so.6";
+
+type Header = elf::FileHeader64<Endianness>;
+type Data = ReadCache<File>;
 
 /// Reason why the dynamic linker cannot load the library.
 pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
@@ -42,14 +44,14 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
 }
 
 /// `None`: no 64-bit ELF file, or a damaged file.
-fn read<T>(path: &Path, what: impl FnOnce(&ReadCache<File>) -> Result<T>) -> Option<T> {
-    what(&ReadCache::new(File::open(path).ok()?)).ok()
+fn read<T>(path: &Path, what: impl FnOnce(&Header, Endianness, &Data) -> Result<T>) -> Option<T> {
+    let data = Data::new(File::open(path).ok()?);
+    let header = Header::parse(&data).ok()?;
+    what(header, header.endian().ok()?, &data).ok()
 }
 
 fn interpreter(program: &Path) -> Option<PathBuf> {
-    let read = |data: &ReadCache<File>| {
-        let header = FileHeader64::<Endianness>::parse(data)?;
-        let endian = header.endian()?;
+    let read = |header: &Header, endian: Endianness, data: &Data| {
         for segment in header.program_headers(endian, data)? {
             if let Some(path) = segment.interpreter(endian, data)? {
                 return Ok(Some(Path::new(OsStr::from_bytes(path)).to_owned()));
@@ -69,9 +71,7 @@ fn version(name: &[u8]) -> Option<Version> {
 /// Numbers and name.
 type Version = (Vec<u32>, String);
 
-fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
-    let header = FileHeader64::<Endianness>::parse(data)?;
-    let endian = header.endian()?;
+fn needed(header: &Header, endian: Endianness, data: &Data) -> Result<BTreeSet<Version>> {
     let sections = header.sections(endian, data)?;
     let mut versions = BTreeSet::new();
     let Some((mut files, link)) = sections.gnu_verneed(endian, data)? else { return Ok(versions) };
@@ -87,9 +87,7 @@ fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     Ok(versions)
 }
 
-fn defined(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
-    let header = FileHeader64::<Endianness>::parse(data)?;
-    let endian = header.endian()?;
+fn defined(header: &Header, endian: Endianness, data: &Data) -> Result<BTreeSet<Version>> {
     let sections = header.sections(endian, data)?;
     let mut versions = BTreeSet::new();
     let Some((mut all, link)) = sections.gnu_verdef(endian, data)? else { return Ok(versions) };

@@ -71,14 +71,10 @@ pub(crate) fn describe(directory: &Path) -> io::Result<()> {
 
 /// Replaces a file atomically.
 pub(super) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let new = temporary(path);
-    let _ = fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(&new)?;
-    let written = file.write_all(contents).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    replace(path, |new| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(new)?;
+        file.write_all(contents)
+    })
 }
 
 fn beside(library: &Path) -> PathBuf {
@@ -105,12 +101,16 @@ fn link(path: &Path, library: &Path) -> io::Result<()> {
     if fs::read_link(path).is_ok_and(|target| target == library) {
         return Ok(());
     }
-    let new = temporary(path);
-    let _ = fs::remove_file(&new);
-    symlink(library, &new)?;
-    fs::rename(&new, path)
+    replace(path, |new| symlink(library, new))
 }
 
-fn temporary(path: &Path) -> PathBuf {
-    path.with_extension(format!("{}.new", std::process::id()))
+/// Renames what `make` has made beside `path`.
+fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let _ = fs::remove_file(&new);
+    let replaced = make(&new).and_then(|()| fs::rename(&new, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    replaced
 }

@@ -45,7 +45,10 @@ impl Unfit {
 /// Tries the user's cache, then the login's runtime directory.
 pub(super) fn first<T>(attempt: impl Fn(&Path) -> Result<T, Unfit>) -> Result<T, String> {
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let places = [cache.map(|cache| (cache, "roce")), runtime()];
+    let runtime = absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir());
+    // `roce` in the latter holds published files
+    let places =
+        [cache.map(|cache| (cache, "roce")), runtime.map(|runtime| (runtime, "roce-library"))];
     let mut problem = None;
     for (place, name) in places.into_iter().flatten() {
         match own(&place, name).and_then(|directory| attempt(&directory)) {
@@ -61,11 +64,6 @@ pub(super) fn first<T>(attempt: impl Fn(&Path) -> Result<T, Unfit>) -> Result<T,
 
 fn absolute(variable: &str) -> Option<PathBuf> {
     environment::value(variable).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-/// `roce` there holds published files.
-fn runtime() -> Option<(PathBuf, &'static str)> {
-    absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()).map(|path| (path, "roce-library"))
 }
 
 fn own(place: &Path, name: &str) -> Result<PathBuf, Unfit> {

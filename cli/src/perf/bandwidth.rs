@@ -23,11 +23,12 @@ pub(super) fn round(
     let size = side.plan.sizes[number] as usize;
     let layout = side.layout(size);
     side.prepare(number, layout)?;
-    let sends = side.is_client || side.plan.both_ways;
+    let is_client = side.exchange.is_client;
+    let sends = is_client || side.plan.both_ways;
     let start = Instant::now();
     let sent = if sends { send(side, layout, size, is_shown)? } else { Sent::nothing(&side.plan) };
     side.exchange.send_text(&sent.text())?;
-    let receives = side.plan.test == Test::Send && (side.plan.both_ways || !side.is_client);
+    let receives = side.plan.test == Test::Send && (side.plan.both_ways || !is_client);
     if receives {
         receive(side, size, |side| side.has_peer_data())?;
     }
@@ -44,7 +45,7 @@ pub(super) fn round(
         Test::Write | Test::Atomic => side.check(number, layout, &theirs.counts),
     };
     side.conclude(checked)?;
-    if !side.is_client {
+    if !is_client {
         return Ok(None);
     }
     Ok(Some(Bandwidth {

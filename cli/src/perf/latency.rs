@@ -19,7 +19,7 @@ pub(super) fn round(side: &mut Side, number: usize) -> Result<Option<Latency>, F
     side.prepare(number, layout)?;
     let mut ping_pong = PingPong { side, size, layout, posted: 0, done: 0 };
     let mut nanos = Vec::new();
-    if ping_pong.side.is_client {
+    if ping_pong.side.exchange.is_client {
         ping_pong.time(&mut nanos)?;
     } else if matches!(ping_pong.side.plan.test, Test::Write | Test::Send) {
         while ping_pong.await_message(true)? {
@@ -41,7 +41,7 @@ pub(super) fn round(side: &mut Side, number: usize) -> Result<Option<Latency>, F
     side.conclude(checked)?;
     // a message each way, or a request and its response
     let share = if matches!(side.plan.test, Test::Write | Test::Send) { 2 } else { 1 };
-    Ok(side.is_client.then(|| Latency::new(size, nanos, share)))
+    Ok(side.exchange.is_client.then(|| Latency::new(size, nanos, share)))
 }
 
 /// A WRITE's last byte is a stamp that the peer polls for.
@@ -113,7 +113,7 @@ impl PingPong<'_> {
     /// `false`: the peer says over TCP that there is none.
     fn await_message(&mut self, may_end: bool) -> Result<bool, Failure> {
         // The starter has sent as many as it receives, the other side one less.
-        let wanted = if self.side.is_client { self.posted } else { self.posted + 1 };
+        let wanted = if self.side.exchange.is_client { self.posted } else { self.posted + 1 };
         let mut idle = 0_u32;
         loop {
             if self.side.plan.test == Test::Write {
@@ -152,7 +152,7 @@ fn check_stamped(side: &Side, round: usize, layout: Layout, count: u64) -> Resul
         return Ok(());
     }
     let place = layout.place(0, 0);
-    let mut expected = pattern(place.len(), round, !side.is_client);
+    let mut expected = pattern(place.len(), round, !side.exchange.is_client);
     expected[place.len() - 1] = stamp(count);
     differs(&side.target.to_vec(place)?, &expected)
 }

@@ -76,13 +76,13 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     match &args.server {
         Some(server) => {
             let connect = || Exchange::connect("perf", server, args.port);
-            play(plan, args, device, connect, true)
+            play(plan, args, device, connect)
         }
         None => {
             let listener = Exchange::listen(args.port)?;
             let port = listener.local_addr()?.port();
             outln!("waiting for a client on TCP port {port}");
-            play(plan, args, device, || Exchange::accept(&listener), false)
+            play(plan, args, device, || Exchange::accept(&listener))
         }
     }
 }
@@ -97,9 +97,9 @@ fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
     let (here, there) = (named(args)?, named(args)?);
     thread::scope(|scope| {
         let server = scope.spawn(move || {
-            play(plan.clone(), args, there, next(servers), false).map_err(|error| error.to_string())
+            play(plan.clone(), args, there, next(servers)).map_err(|error| error.to_string())
         });
-        let client = play(plan.clone(), args, here, next(clients), true);
+        let client = play(plan.clone(), args, here, next(clients));
         let server = server.join().unwrap_or_else(|_| Err("it has failed".to_owned()));
         match (client, server) {
             (Ok(()), Ok(())) => Ok(()),
@@ -120,13 +120,13 @@ fn play(
     args: &TestArgs,
     device: Option<Context>,
     mut connect: impl FnMut() -> Result<Exchange, Failure>,
-    is_client: bool,
 ) -> Result<(), Failure> {
-    let mut side = Side::new(plan, args, device, connect()?, is_client)?;
+    let mut side = Side::new(plan, args, device, connect()?)?;
+    let is_client = side.exchange.is_client;
     let mut others = Vec::new();
     for _ in 1..side.plan.threads {
         let (plan, device) = (side.plan.clone(), Some(side.context.clone()));
-        others.push(Side::new(plan, args, device, connect()?, is_client)?);
+        others.push(Side::new(plan, args, device, connect()?)?);
     }
     let speaks = is_client || !args.local;
     if speaks && !args.json {
@@ -178,7 +178,7 @@ fn all_rounds(
     others: &mut [Side],
     number: usize,
 ) -> Result<Option<Bandwidth>, Failure> {
-    let is_client = side.is_client;
+    let is_client = side.exchange.is_client;
     let round = |side| bandwidth::round(side, number, false).map_err(|it| it.to_string());
     let parts = thread::scope(|scope| {
         let threads: Vec<_> =

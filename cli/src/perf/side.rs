@@ -7,10 +7,7 @@ use roce::{
     Access, CompletionChannel, CompletionQueue, Context, Device, Endpoint, Init, MemoryRegion, Mtu,
     NotifyKind, OpenOptions, QpInitAttr, QpType, QueuePair, RKey, RecvWr, Remote, SendWr,
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use rustix::event::{PollFd, PollFlags};
 use smallvec::SmallVec;
 
 use super::{
@@ -19,7 +16,7 @@ use super::{
     plan::{Plan, Test},
 };
 use crate::{
-    common::caps,
+    common::{caps, wait},
     exchange::{Exchange, connect, gid_index},
     failure::{Failure, fail},
 };
@@ -32,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Side {
     pub(super) plan: Plan,
-    pub(super) is_client: bool,
     pub(super) exchange: Exchange,
     pub(super) mtu: Mtu,
     pub(super) context: Context,
@@ -102,7 +98,6 @@ impl Side {
         args: &TestArgs,
         device: Option<Context>,
         mut exchange: Exchange,
-        is_client: bool,
     ) -> Result<Self, Failure> {
         exchange.send_text(&plan.greeting())?;
         plan.agree(&exchange.learn_text()?)?;
@@ -135,7 +130,6 @@ impl Side {
             fail!("-m {mtu} exceeds the active MTU of the ports; at most {most}");
         }
         let mut side = Self {
-            is_client,
             exchange,
             mtu,
             context,
@@ -180,7 +174,7 @@ impl Side {
     }
 
     pub(super) fn prepare(&mut self, round: usize, layout: Layout) -> Result<(), Failure> {
-        let message = pattern(layout.place(0, 0).len(), round, self.is_client);
+        let message = pattern(layout.place(0, 0).len(), round, self.exchange.is_client);
         for qp in 0..self.plan.qps {
             for slot in 0..layout.slots {
                 self.source.write_at(layout.place(qp, slot).start, &message)?;
@@ -263,16 +257,12 @@ impl Side {
             if self.seen.is_some() {
                 return Ok(());
             }
-            let second = Timespec { tv_sec: 1, tv_nsec: 0 };
             let mut both = [
                 PollFd::new(&channel, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN),
             ];
             let count = if or_peer { 2 } else { 1 };
-            match poll(&mut both[..count], Some(&second)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(format!("cannot wait: {error}").into()),
-            }
+            wait(&mut both[..count], Some(Duration::from_secs(1)))?;
             while channel.poll().is_some() {}
         }
         if self.heard.elapsed() > PATIENCE {
@@ -284,7 +274,7 @@ impl Side {
 
     pub(super) fn has_peer_data(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
-        matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+        wait(&mut one, Some(Duration::ZERO)).is_ok() && !one[0].revents().is_empty()
     }
 
     /// `written`: messages placed by WRITE or READ.
@@ -295,7 +285,7 @@ impl Side {
         written: &[u64],
     ) -> Result<(), Failure> {
         let size = layout.place(0, 0).len();
-        let expected = pattern(size, round, !self.is_client);
+        let expected = pattern(size, round, !self.exchange.is_client);
         for (qp, &count) in written.iter().enumerate() {
             if self.plan.test == Test::Atomic {
                 let sum = self.target.load_u64(layout.place(qp, 0).start)?;

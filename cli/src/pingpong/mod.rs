@@ -152,9 +152,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(spec) => Ok(Device::named(spec)?.open(options)?),
         None => Err(options),
     };
-    let (mut exchange, is_client) = match &args.server {
-        Some(server) => (Exchange::connect("ping-pong", server, args.port)?, true),
-        None => (Exchange::accept(&Exchange::listen(args.port)?)?, false),
+    let mut exchange = match &args.server {
+        Some(server) => Exchange::connect("ping-pong", server, args.port)?,
+        None => Exchange::accept(&Exchange::listen(args.port)?)?,
     };
     let local = exchange.local()?.ip().to_canonical();
     let context = match named {
@@ -164,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     plan.check_datagram(context.active_mtu())?;
     let gid_index = args.gid.unwrap_or_else(|| gid_index(&context, local));
 
-    let mut session = Session::new(&context, plan, is_client)?;
+    let mut session = Session::new(&context, plan, exchange.is_client)?;
     let plan = &session.plan;
     if plan.qp_type == QpType::XrcInitiator {
         xrc::connect(&mut session, &mut exchange, gid_index)?;
@@ -173,17 +173,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         linger(&context);
         return Ok(());
     }
-    let mut ours = Vec::new();
-    for qp in &session.pairs {
-        let endpoint = qp.endpoint(gid_index);
-        ours.push(endpoint.ok_or_else(|| {
-            format!(
-                "GID index {gid_index} does not exist; {} has {}",
-                context.name(),
-                context.gids().len()
-            )
-        })?);
-    }
+    let endpoints = session.pairs.iter().map(|qp| qp.endpoint(gid_index));
+    let mut ours: Vec<_> = endpoints.collect::<Option<_>>().ok_or_else(|| {
+        let (device, count) = (context.name(), context.gids().len());
+        format!("GID index {gid_index} does not exist; {device} has {count}")
+    })?;
     for endpoint in &ours {
         outln!("  local address:  {}", shown(endpoint));
     }

@@ -12,19 +12,14 @@ impl Info {
     pub(super) const LEN: usize = 16;
 
     pub(super) fn encode(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[..8].copy_from_slice(&self.at.address.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.at.rkey.0.to_be_bytes());
-        bytes[12..].copy_from_slice(&self.size.to_be_bytes());
-        bytes
+        let Self { at: Remote { address, rkey }, size } = *self;
+        (u128::from(address) << 64 | u128::from(rkey.0) << 32 | u128::from(size)).to_be_bytes()
     }
 
     pub(super) fn decode(bytes: [u8; Self::LEN]) -> Self {
-        let number = |at: usize| {
-            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        let address = u64::from(number(0)) << 32 | u64::from(number(4));
-        Self { at: Remote { address, rkey: RKey(number(8)) }, size: number(12) }
+        let number = u128::from_be_bytes(bytes);
+        let at = Remote { address: (number >> 64) as u64, rkey: RKey((number >> 32) as u32) };
+        Self { at, size: number as u32 }
     }
 }
 

@@ -78,33 +78,27 @@ impl Live {
                 self.captures.insert(name, capture);
             }
         }
-        let names: Vec<_> = self.captures.keys().cloned().collect();
-        for name in names {
-            self.draw(&name);
-        }
-    }
-
-    fn draw(&mut self, name: &OsString) {
-        let Some(capture) = self.captures.get_mut(name) else { return };
-        let was_full = capture.full;
-        if capture.read() {
-            if self.last.as_ref() != Some(name) {
-                capture.growing.leave();
+        for (name, capture) in &mut self.captures {
+            let was_full = capture.full;
+            if capture.read() {
+                if self.last.as_ref() != Some(name) {
+                    capture.growing.leave();
+                }
+                let title = format!("{}: ", name.display());
+                let lines = capture.growing.draw(&self.ladder, &Filter::default(), &title);
+                if !lines.is_empty() {
+                    self.last = Some(name.clone());
+                }
+                lines.iter().for_each(|line| errln!("{line}"));
             }
-            let title = format!("{}: ", name.display());
-            let lines = capture.growing.draw(&self.ladder, &Filter::default(), &title);
-            if !lines.is_empty() {
-                self.last = Some(name.clone());
+            if capture.full && !was_full {
+                errln!(
+                    "{}: {} MiB of packets are drawn, the limit of --ladder; `roce run --pcap \
+                     FILE` keeps all",
+                    name.display(),
+                    MOST >> 20
+                );
             }
-            lines.iter().for_each(|line| errln!("{line}"));
-        }
-        if capture.full && !was_full {
-            errln!(
-                "{}: {} MiB of packets are drawn, the limit of --ladder; `roce run --pcap FILE` \
-                 keeps all",
-                name.display(),
-                MOST >> 20
-            );
         }
     }
 

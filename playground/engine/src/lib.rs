@@ -14,7 +14,6 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use roce_capture::CaptureWriter;
 use roce_world::{FREE, SCENARIOS, Scenario, Script, SentDatagram};
-use serde::Serialize;
 use serde_json::{Value, json};
 use spec::{SCRIPT, Spec};
 use state::Until;
@@ -56,7 +55,7 @@ pub fn read_script(script: &str) -> String {
 /// Plays to the end; returns lines and packets.
 #[wasm_bindgen]
 pub fn play(spec: &str) -> Result<String, String> {
-    Ok(json(&rows::play(&Spec::parse(spec)?)?))
+    Ok(rows::play(&Spec::parse(spec)?)?.to_string())
 }
 
 /// Returns the state of all ends after `lines`.
@@ -88,9 +87,5 @@ pub fn capture(spec: &str, lines: usize) -> Result<Vec<u8>, String> {
 /// Explains a pcap or pcapng file.
 #[wasm_bindgen]
 pub fn explain(file: &[u8]) -> Result<String, String> {
-    Ok(json(&explain::file(file)?))
-}
-
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("strings, numbers and lists")
+    Ok(explain::file(file)?.to_string())
 }

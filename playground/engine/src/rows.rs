@@ -1,39 +1,34 @@
 use roce_transport::trace::{Record, What};
 use roce_world::{Direction, End, Event, Failure, Line, SentDatagram, Viewer};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::spec::Spec;
 
-/// `Played` of the page's `engine.ts`. Times in nanoseconds, rates in Mbit/s.
-#[derive(Serialize, Default)]
-pub(crate) struct Play {
-    ends: usize,
+#[derive(Default)]
+struct Play {
     /// Lines, numbered from 1, and texts of the scenario, with the next line's number.
     rows: Vec<Value>,
     steps: usize,
     packets: Vec<Value>,
     rates: Vec<Value>,
-    ended: Option<String>,
 }
 
-pub(crate) fn play(spec: &Spec) -> Result<Play, String> {
+/// `Played` of the page's `engine.ts`. Times in nanoseconds, rates in Mbit/s.
+pub(crate) fn play(spec: &Spec) -> Result<Value, String> {
     let mut play = Play::default();
     let (world, result) = spec.play(&mut play)?;
     let ends = world.nodes.len();
     drop(world);
-    play.ends = ends;
-    play.ended = result.err().map(|error| error.to_string());
-    Ok(play)
+    let ended = result.err().map(|error| error.to_string());
+    let Play { rows, steps, packets, rates } = play;
+    Ok(json!({
+        "ends": ends, "rows": rows, "steps": steps, "packets": packets, "rates": rates,
+        "ended": ended,
+    }))
 }
 
-pub(crate) const fn letter(end: End) -> &'static str {
-    match end {
-        End::A => "a",
-        End::B => "b",
-        End::C => "c",
-        End::D => "d",
-    }
+pub(crate) const fn letter(end: End) -> char {
+    end.letter().to_ascii_lowercase()
 }
 
 pub(crate) fn nanos(time: std::time::Duration) -> u64 {
