@@ -87,19 +87,17 @@ impl Engine {
 
     /// Serves until `is_there` or nothing arrives; true if arrivals may have woken the program.
     pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
-        let in_loop = self.is_in_loop();
-        if in_loop {
+        let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
+        if is_woken {
             self.lock().look();
         }
-        let mut is_woken = false;
-        while !is_there() && self.progress() > 0 {
+        while self.progress() > 0 && !is_there() {
             is_woken = true;
         }
         if !is_woken && !is_there() {
             drop(self.lock()); // the holder may have taken the arrival
         }
-        is_woken |= self.event_loop.may_have_woken.swap(false, Ordering::Relaxed);
-        is_woken || in_loop && !is_there() && self.are_sockets_readable()
+        is_woken | self.event_loop.may_have_woken.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn record_taken(&self) {
