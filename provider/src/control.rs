@@ -173,15 +173,14 @@ fn serve_client(client: &UnixStream, handler: Handler) -> io::Result<()> {
         if !line.ends_with('\n') && line.len() as u64 >= LONGEST {
             return (&*client).write_all(b"error: the line is too long\n");
         }
-        let mut text = String::new();
-        match handler(line.trim()) {
-            Ok(lines) => {
-                lines.iter().for_each(|line| text += &format!("{line}\n"));
-                text += "ok\n";
+        let text = match handler(line.trim()) {
+            Ok(mut lines) => {
+                lines.push("ok".into());
+                lines.join("\n")
             }
-            Err(problem) => text += &format!("error: {}\n", problem.replace('\n', " ")),
-        }
-        (&*client).write_all(text.as_bytes())?;
+            Err(problem) => format!("error: {}", problem.replace('\n', " ")),
+        };
+        (&*client).write_all(format!("{text}\n").as_bytes())?;
     }
 }
 

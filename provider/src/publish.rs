@@ -25,13 +25,13 @@ use crate::{
     variables,
 };
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const SUFFIX: &str = "counters";
 /// Suffix of an incomplete file.
 const UNFINISHED: &str = "new";
 
 /// Counters of an open device.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Published {
     /// Device name.
@@ -55,12 +55,13 @@ pub struct Published {
 }
 
 /// Published counter.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PublishedCounter {
     /// Name.
     pub name: String,
     /// Explanation; empty for an unknown counter.
+    #[serde(skip)]
     pub explanation: &'static str,
     /// Value.
     pub value: u64,
@@ -141,89 +142,60 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct Record {
-    version: u32,
-    device: String,
-    pid: u32,
-    program: String,
-    network: u64,
-    gids: Vec<String>,
-    #[serde(default)]
-    lease: Option<LeasedAddress>,
-    /// Milliseconds since the Unix epoch.
-    opened: u64,
-    updated: u64,
-    counters: Vec<(String, u64)>,
-}
-
-impl Record {
-    /// `None` for another version.
-    fn read(self) -> Option<Published> {
-        let Self { version, device, pid, program, network, gids, lease, opened, updated, counters } =
-            self;
-        let known: Vec<Counter> =
-            Counters::default().iter().chain(LinkCounters::default().named()).collect();
-        let counter = |(name, value): (String, u64)| {
-            let known = known.iter().find(|counter| counter.name == name);
-            let explanation = known.map_or("", |counter| counter.explanation);
-            PublishedCounter { name, explanation, value }
-        };
-        let counters = counters.into_iter().map(counter).collect();
-        let (opened, updated) = (Duration::from_millis(opened), Duration::from_millis(updated));
-        let published =
-            Published { device, pid, program, network, gids, lease, opened, updated, counters };
-        (version == VERSION).then_some(published)
-    }
-}
-
+/// `None` for another version.
 fn parse(text: &str) -> Option<Published> {
-    serde_json::from_str::<Record>(text).ok()?.read()
+    let (version, mut published): (u32, Published) = serde_json::from_str(text).ok()?;
+    let (transport, link) = (Counters::default(), LinkCounters::default());
+    let known: Vec<Counter> = transport.iter().chain(link.named()).collect();
+    for counter in &mut published.counters {
+        let known = known.iter().find(|known| known.name == counter.name);
+        counter.explanation = known.map_or("", |known| known.explanation);
+    }
+    (version == VERSION).then_some(published)
 }
 
 pub(crate) struct Publisher {
     path: PathBuf,
     held: Option<File>,
-    record: Record,
+    published: Published,
 }
 
 impl Publisher {
     /// `None` if no file is possible.
     pub(crate) fn new(device: &str, gids: Vec<String>) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = runtime_directory().ok()?;
         let _ = read_all(&directory); // removes dead processes' files
-        Self::within(&directory, device, gids)
-    }
-
-    fn within(directory: &Path, device: &str, gids: Vec<String>) -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let started = since_epoch();
+        let opened = since_epoch();
         // process IDs repeat across containers
-        let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", started.as_nanos()));
+        let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", opened.as_nanos()));
         let program = env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (device, network, opened) = (device.to_owned(), network(), millis(started));
-        let version = VERSION;
-        let record =
-            Record { version, device, pid, program, network, gids, opened, ..Record::default() };
-        let mut publisher = Self { path, held: None, record };
+        let (device, network) = (device.to_owned(), network());
+        let published =
+            Published { device, pid, program, network, gids, opened, ..Published::default() };
+        let mut publisher = Self { path, held: None, published };
         publisher.write(&Counters::default(), &LinkCounters::default()).ok()?;
         Some(publisher)
     }
 
     fn write(&mut self, counters: &Counters, link: &LinkCounters) -> io::Result<()> {
-        let all = counters.iter().chain(link.named());
-        self.record.counters = all.map(|counter| (counter.name.into(), counter.value)).collect();
-        self.record.lease = link.lease.clone();
-        self.record.updated = millis(since_epoch());
-        let record = serde_json::to_vec(&self.record)?;
+        let published = |Counter { name, explanation, value, .. }: Counter| PublishedCounter {
+            name: name.into(),
+            explanation,
+            value,
+        };
+        self.published.counters = counters.iter().chain(link.named()).map(published).collect();
+        self.published.lease = link.lease.clone();
+        self.published.updated = since_epoch();
+        let published = serde_json::to_vec(&(VERSION, &self.published))?;
         let new = self.path.with_extension(UNFINISHED);
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let result = flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(io::Error::from)
-            .and_then(|()| file.write_all(&record))
+            .and_then(|()| file.write_all(&published))
             .and_then(|()| fs::rename(&new, &self.path));
         if result.is_err() {
             let _ = fs::remove_file(&new);
@@ -236,7 +208,7 @@ impl Publisher {
 
 impl CounterSink for Publisher {
     fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]) {
-        self.record.gids = gids.to_vec();
+        self.published.gids = gids.to_vec();
         let _ = self.write(counters, link);
     }
 }
@@ -244,7 +216,7 @@ impl CounterSink for Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         // a forked child has the parent's file
-        if self.record.pid == std::process::id() {
+        if self.published.pid == std::process::id() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -252,10 +224,6 @@ impl Drop for Publisher {
 
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The user's private directory, created if missing: `$XDG_RUNTIME_DIR/roce`, `/tmp/roce-UID`, or

@@ -45,7 +45,7 @@ impl Reaper {
     /// Name and value of the processes' environment variable.
     #[must_use]
     pub fn variable(&self) -> (&'static str, &str) {
-        (REAPER, self.members.variable())
+        (REAPER, &self.members.variable)
     }
 
     /// Waits for a readable descriptor and ends dead processes' connections meanwhile.

@@ -7,6 +7,8 @@ use std::{
 
 use roce_transport::{cm::PortSpace, qp::QpType};
 
+use super::queues::default_qp_type;
+
 /// Hints of `rdma_getaddrinfo`.
 #[derive(Clone, Debug, Default)]
 pub struct AddrInfoHints {
@@ -73,10 +75,7 @@ pub fn getaddrinfo(
         Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget) => PortSpace::Ib,
         Some(QpType::Rc | QpType::RawPacket) | None => PortSpace::Tcp,
     });
-    let qp_type = hints.qp_type.unwrap_or(match port_space {
-        PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
-        PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
-    });
+    let qp_type = hints.qp_type.unwrap_or_else(|| default_qp_type(port_space));
     let info = |address: SocketAddr| AddrInfo {
         passive: hints.passive,
         port_space,

@@ -92,7 +92,7 @@ impl CmId {
             };
             (state.conn, state.av, state.state) = (Some(conn), Some(av), IdState::Connecting);
             drop(state);
-            dispatcher.connect(conn, self.shared());
+            dispatcher.conns.insert(conn, self.shared().clone());
             Ok(())
         })?;
         drop(inner);
@@ -138,7 +138,6 @@ impl CmId {
         let RequestInfo { conn: requested, .. } =
             self.shared().state().request.clone().ok_or(CmError::NoDevice)?;
         let starting_psn = inner.first_psn(&context);
-        let is_ud = requested.is_none();
         let accept = match requested {
             Some(peer) => {
                 let mut end = inner.conn_end(param, starting_psn)?;
@@ -159,7 +158,7 @@ impl CmId {
             }
         })?;
         drop(inner);
-        if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
+        if accept.is_none() { Ok(()) } else { self.finish(&[EventKind::Established]) }
     }
 
     /// Rejects a request, or a reply after [`ConnectResponse`](EventKind::ConnectResponse)
@@ -276,7 +275,7 @@ impl CmId {
             if adapter.cm().state(conn).is_none() {
                 shared.conn = None;
                 drop(shared);
-                dispatcher.disconnect(conn);
+                dispatcher.conns.remove(&conn);
             }
             Ok(())
         })

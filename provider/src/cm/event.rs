@@ -1,18 +1,16 @@
 //! Events of ids.
 
-use std::fmt;
-
 use roce_transport::explain::{Explain, Reason};
 
 use super::{
     id::CmId,
     kind::{EventKind, Status},
     param::{ConnParam, Param, UdParam},
-    reasons::report_event,
 };
+use crate::diagnosis;
 
 /// Event (`rdma_cm_event`), acknowledged on drop (`rdma_ack_cm_event`).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct CmEvent {
     pub(super) id: CmId,
     pub(super) listen_id: Option<CmId>,
@@ -43,7 +41,13 @@ impl CmEvent {
             Some(peer) => format!("{}, {peer}", self.kind),
             None => self.kind.to_string(),
         };
-        report_event(self.id.context().as_ref(), &subject, || self.reason());
+        let Some(context) = self.id.context() else {
+            // the environment decides
+            return diagnosis::explain_call(&subject, || self.reason());
+        };
+        if let Some(diagnosis) = &context.inner.engine.diagnosis {
+            diagnosis.report_call(None, &subject, self.reason());
+        }
     }
 
     fn reason(&self) -> Reason {
@@ -98,19 +102,5 @@ impl CmEvent {
             Param::Ud(ud) => &ud.private_data,
             Param::Private(data) => data,
         }
-    }
-}
-
-impl fmt::Debug for CmEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("CmEvent");
-        f.field("kind", &self.kind).field("status", &self.status).field("id", &self.id);
-        match &self.param {
-            Param::None | Param::Private(_) => {}
-            Param::User(value) => drop(f.field("value", value)),
-            Param::Conn(conn) => drop(f.field("conn", conn)),
-            Param::Ud(ud) => drop(f.field("ud", ud)),
-        }
-        f.finish_non_exhaustive()
     }
 }

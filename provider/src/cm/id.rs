@@ -25,7 +25,7 @@ use super::{
     kind::{EventKind, IdState, Status},
     param::Param,
     ports::PortLease,
-    queues::{CmQpAttr, Queues},
+    queues::{CmQpAttr, Queues, default_qp_type},
     route::{self, CmDispatcher},
     shared::{PendingRequest, Shared, State},
 };
@@ -108,7 +108,14 @@ impl IdInner {
     fn new(channel: EventChannel, sync: bool, qp_type: QpType) -> Self {
         Self {
             events: Results { channel, sync, last: None },
-            options: Options::new(qp_type),
+            options: Options {
+                qp_type,
+                tos: 0,
+                ack_timeout: None,
+                min_rnr_timer: 12,
+                reuse_addr: false,
+                afonly: None,
+            },
             context: None,
             device_addr: None,
             lease: None,
@@ -146,10 +153,7 @@ impl CmId {
     pub(super) fn create(channel: &EventChannel, port_space: PortSpace, sync: bool) -> Self {
         let state = State::new(IdState::Idle);
         let shared = Arc::new(Shared::new(channel.inner.queue.clone(), state));
-        let qp_type = match port_space {
-            PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
-            PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
-        };
+        let qp_type = default_qp_type(port_space);
         Self::with(shared, port_space, IdInner::new(channel.clone(), sync, qp_type))
     }
 
@@ -329,7 +333,7 @@ impl Drop for IdHandle {
                 let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
-                    dispatcher.disconnect(conn);
+                    dispatcher.conns.remove(&conn);
                     adapter.cm_mut().destroy(now, conn);
                 }
                 dispatcher.detach(shared);
@@ -341,7 +345,7 @@ impl Drop for IdHandle {
             let Some(context) = inner.listener.devices.get(request.device) else { continue };
             context.inner.engine.command_shard(|shard, now| {
                 let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
-                dispatcher.disconnect(request.conn);
+                dispatcher.conns.remove(&request.conn);
                 adapter.cm_mut().destroy(now, request.conn);
             });
         }
@@ -373,17 +377,4 @@ pub(super) struct Options {
     pub(super) reuse_addr: bool,
     /// By default, the bound address decides.
     pub(super) afonly: Option<bool>,
-}
-
-impl Options {
-    pub(super) const fn new(qp_type: QpType) -> Self {
-        Self {
-            qp_type,
-            tos: 0,
-            ack_timeout: None,
-            min_rnr_timer: 12,
-            reuse_addr: false,
-            afonly: None,
-        }
-    }
 }

@@ -1,12 +1,15 @@
 //! Listening.
 
-use std::net::SocketAddr;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use roce_transport::addr::Gid;
 
 use super::{
     CmError, CmId, IdState, devices,
-    route::{self, CmDispatcher, Listened},
+    route::{self, CmDispatcher},
     shared::Listening,
 };
 use crate::Context;
@@ -48,7 +51,8 @@ impl CmId {
         };
         self.shared().state().listening = Some(listening);
         let mut contexts: Vec<Context> = Vec::new();
-        let (mut heard, mut taken) = (Vec::new(), Vec::new());
+        // true: the id listens there, on one of the devices
+        let mut listened = BTreeMap::<IpAddr, bool>::new();
         let own = (!local.ip().is_unspecified()).then_some(local.ip());
         let mut result = Ok(());
         for (context, opened) in devices {
@@ -56,16 +60,16 @@ impl CmId {
             inner.events.channel.attach(&context, opened);
             let index = contexts.len();
             let refused = route::claim(&context.inner.engine, listening);
-            let listened = context.inner.engine.command_shard(|shard, _| {
+            let here = context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
                 dispatcher.attach(self.shared(), own, index);
                 dispatcher.listen(self.shared(), adapter, link, &refused)
             });
             contexts.push(context);
-            match listened {
-                Ok(Listened { on, in_use }) => {
-                    heard.extend(on);
-                    taken.extend(in_use);
+            match here {
+                Ok(here) => {
+                    here.into_iter()
+                        .for_each(|(ip, is_on)| *listened.entry(ip).or_default() |= is_on);
                 }
                 Err(error) => {
                     result = Err(error.into());
@@ -74,7 +78,7 @@ impl CmId {
             }
         }
         // another process listens, or an id outside the port table
-        if taken.iter().any(|ip| !heard.contains(ip)) {
+        if listened.values().any(|is_on| !is_on) {
             let port = local.port();
             result = Err(own.map_or(CmError::PortOverlap(port), |_| CmError::PortInUse(port)));
         }

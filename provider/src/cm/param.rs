@@ -74,12 +74,13 @@ impl UdParam {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug, Default)]
 pub(crate) enum Param {
     #[default]
     None,
     Conn(ConnParam),
     Ud(UdParam),
+    #[debug("Private({:02x?})", without_padding(_0))]
     Private(Vec<u8>),
     User(u64),
 }

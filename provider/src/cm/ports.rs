@@ -2,7 +2,7 @@
 //! ports on the link.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Range},
     fs,
     net::{IpAddr, SocketAddr},
 };
@@ -71,24 +71,22 @@ pub(super) fn bindv6only() -> bool {
     fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.starts_with(b"1"))
 }
 
+/// Port of a binding, and the binding's serial number.
+type Key = (PortSpace, u16, u64);
+
 #[derive(Default)]
 struct Table {
     next: u64,
     /// Start of the next ephemeral search, first random: processes may share an address.
     hint: Option<u16>,
-    /// With serial numbers.
-    uses: BTreeMap<(PortSpace, u16), Vec<(u64, Binding)>>,
+    uses: BTreeMap<Key, Binding>,
 }
 
 static TABLE: ProcessMutex<Table> =
     ProcessMutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
 
 /// Released on drop.
-pub(super) struct PortLease {
-    space: PortSpace,
-    port: u16,
-    serial: u64,
-}
+pub(super) struct PortLease(Key);
 
 impl PortLease {
     /// Port 0: a free port.
@@ -98,61 +96,45 @@ impl PortLease {
             table.free(space, &binding)?
         } else {
             // the latest binding decides the error, as in the kernel
-            let mut others = table.of(space, port).iter().rev();
-            others.try_for_each(|(_, other)| binding.check(other, port))?;
+            table.of(space, port).rev().try_for_each(|(_, other)| binding.check(other, port))?;
             port
         };
-        let serial = table.next;
-        table.uses.entry((space, port)).or_default().push((serial, binding));
+        let key = (space, port, table.next);
+        table.uses.insert(key, binding);
         table.next += 1;
-        Ok(Self { space, port, serial })
+        Ok(Self(key))
     }
 
     pub(super) const fn port(&self) -> u16 {
-        self.port
+        self.0.1
     }
 
     /// Makes the port exclusive.
     pub(super) fn listen(&self) -> Result<(), CmError> {
         let mut table = TABLE.lock();
-        let uses = table.of(self.space, self.port);
-        let own = uses.iter().find(|(serial, _)| *serial == self.serial);
-        let Some(own) = own.map(|(_, own)| *own).filter(|own| own.reuse) else { return Ok(()) };
+        let Some(&own) = table.uses.get(&self.0).filter(|own| own.reuse) else { return Ok(()) };
         let alone = Binding { reuse: false, ..own };
-        let mut others = uses.iter().rev().filter(|(serial, _)| *serial != self.serial);
-        others.try_for_each(|(_, other)| alone.check(other, self.port))?;
-        table.change(self, |own| *own = alone);
+        let (space, port, _) = self.0;
+        let mut others = table.of(space, port).rev().filter(|(key, _)| **key != self.0);
+        others.try_for_each(|(_, other)| alone.check(other, port))?;
+        table.uses.insert(self.0, alone);
         Ok(())
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut Binding)) {
-        TABLE.lock().change(self, change);
+        TABLE.lock().uses.entry(self.0).and_modify(change);
     }
 }
 
 impl Drop for PortLease {
     fn drop(&mut self) {
-        let mut table = TABLE.lock();
-        if let Some(uses) = table.uses.get_mut(&(self.space, self.port)) {
-            uses.retain(|(serial, _)| *serial != self.serial);
-            if uses.is_empty() {
-                table.uses.remove(&(self.space, self.port));
-            }
-        }
+        TABLE.lock().uses.remove(&self.0);
     }
 }
 
 impl Table {
-    fn of(&self, space: PortSpace, port: u16) -> &[(u64, Binding)] {
-        self.uses.get(&(space, port)).map_or(&[], Vec::as_slice)
-    }
-
-    fn change(&mut self, lease: &PortLease, change: impl FnOnce(&mut Binding)) {
-        let uses = self.uses.get_mut(&(lease.space, lease.port));
-        let own = uses.and_then(|uses| uses.iter_mut().find(|(serial, _)| *serial == lease.serial));
-        if let Some((_, own)) = own {
-            change(own);
-        }
+    fn of(&self, space: PortSpace, port: u16) -> Range<'_, Key, Binding> {
+        self.uses.range((space, port, 0)..=(space, port, u64::MAX))
     }
 
     fn free(&mut self, space: PortSpace, binding: &Binding) -> Result<u16, CmError> {
@@ -161,10 +143,9 @@ impl Table {
         let hint =
             *self.hint.get_or_insert_with(|| getrandom::u32().unwrap_or_default() as u16 % count);
         let ports = || (0..count).map(|step| first + (hint + step) % count);
-        let unused = ports().find(|&port| self.of(space, port).is_empty());
-        let is_apart = |&port: &u16| {
-            self.of(space, port).iter().all(|(_, other)| binding.is_apart_from(other))
-        };
+        let unused = ports().find(|&port| self.of(space, port).next().is_none());
+        let is_apart =
+            |&port: &u16| self.of(space, port).all(|(_, other)| binding.is_apart_from(other));
         let port = unused.or_else(|| ports().find(is_apart)).ok_or(CmError::NoPort)?;
         self.hint = Some((port - first + 1) % count);
         Ok(port)

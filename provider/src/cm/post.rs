@@ -8,6 +8,26 @@ use roce_transport::{
 use super::{error::CmError, id::CmId};
 use crate::{MemoryRegion, QueuePair};
 
+/// Methods that post one request: documentation, name, further argument, operation.
+macro_rules! posts {
+    ($($(#[doc = $doc:literal])* $name:ident($($argument:ident: $type:ty)?) $op:expr;)*) => {
+        $($(#[doc = $doc])*
+        ///
+        /// # Errors
+        /// [`CmError::NoQueuePair`], [`CmError::Post`].
+        pub fn $name(
+            &self,
+            wr_id: u64,
+            data: impl Into<Data>,
+            flags: SendFlags,
+            $($argument: $type,)?
+        ) -> Result<(), CmError> {
+            let wr = SendWr { wr_id, op: $op, data: data.into(), flags, remote_srq: None };
+            Ok(self.queue_pair()?.post_send(&[wr])?)
+        })*
+    };
+}
+
 impl CmId {
     /// Allocates and registers `length` zero bytes for messages (`rdma_reg_msgs`).
     ///
@@ -45,60 +65,16 @@ impl CmId {
         Ok(self.queue_pair()?.post_recv(&[RecvWr::new(wr_id, sges)])?)
     }
 
-    /// Posts a SEND of region pieces or [`Data::inline`] bytes (`rdma_post_send`,
-    /// `rdma_post_sendv`).
-    ///
-    /// # Errors
-    /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_send(
-        &self,
-        wr_id: u64,
-        data: impl Into<Data>,
-        flags: SendFlags,
-    ) -> Result<(), CmError> {
-        self.post(wr_id, SendOp::Send { immediate: None }, data.into(), flags)
-    }
-
-    /// Posts a READ of the peer's memory (`rdma_post_read`, `rdma_post_readv`).
-    ///
-    /// # Errors
-    /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_read(
-        &self,
-        wr_id: u64,
-        data: impl Into<Data>,
-        flags: SendFlags,
-        remote: Remote,
-    ) -> Result<(), CmError> {
-        self.post(wr_id, SendOp::Read { remote }, data.into(), flags)
-    }
-
-    /// Posts a WRITE to the peer's memory (`rdma_post_write`, `rdma_post_writev`).
-    ///
-    /// # Errors
-    /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_write(
-        &self,
-        wr_id: u64,
-        data: impl Into<Data>,
-        flags: SendFlags,
-        remote: Remote,
-    ) -> Result<(), CmError> {
-        self.post(wr_id, SendOp::Write { remote, immediate: None }, data.into(), flags)
-    }
-
-    /// Posts a datagram (`rdma_post_ud_send`).
-    ///
-    /// # Errors
-    /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_ud_send(
-        &self,
-        wr_id: u64,
-        data: impl Into<Data>,
-        flags: SendFlags,
-        to: UdDestination,
-    ) -> Result<(), CmError> {
-        self.post(wr_id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
+    posts! {
+        /// Posts a SEND of region pieces or [`Data::inline`] bytes (`rdma_post_send`,
+        /// `rdma_post_sendv`).
+        post_send() SendOp::Send { immediate: None };
+        /// Posts a READ of the peer's memory (`rdma_post_read`, `rdma_post_readv`).
+        post_read(remote: Remote) SendOp::Read { remote };
+        /// Posts a WRITE to the peer's memory (`rdma_post_write`, `rdma_post_writev`).
+        post_write(remote: Remote) SendOp::Write { remote, immediate: None };
+        /// Posts a datagram (`rdma_post_ud_send`).
+        post_ud_send(to: UdDestination) SendOp::SendTo { to, immediate: None };
     }
 
     /// Waits for the next send completion (`rdma_get_send_comp`); busy-polls a program's queue.
@@ -117,10 +93,6 @@ impl CmId {
     pub fn get_recv_comp(&self) -> Result<Wc, CmError> {
         let completions = self.inner().queues.as_ref().map(|queues| queues.recv.clone());
         completions.ok_or(CmError::NoQueuePair)?.next()
-    }
-
-    fn post(&self, wr_id: u64, op: SendOp, data: Data, flags: SendFlags) -> Result<(), CmError> {
-        Ok(self.queue_pair()?.post_send(&[SendWr { wr_id, op, data, flags, remote_srq: None }])?)
     }
 
     fn queue_pair(&self) -> Result<QueuePair, CmError> {

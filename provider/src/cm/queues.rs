@@ -1,6 +1,7 @@
 //! Queue pair and completion queues of an id.
 
 use roce_transport::{
+    cm::PortSpace,
     mem::Access,
     qp::{Init, ModifyError, QpCaps, QpType, Quirks, Rtr, Rts},
     work::{NotifyKind, Wc},
@@ -91,6 +92,14 @@ pub(super) fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
         | Access::FLUSH_GLOBAL
         | Access::FLUSH_PERSISTENT;
     qp.to_init(Init { access, ..Init::default() })
+}
+
+/// Of a port space's ids, by default.
+pub(super) const fn default_qp_type(port_space: PortSpace) -> QpType {
+    match port_space {
+        PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
+        PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
+    }
 }
 
 pub(super) const fn is_xrc(qp_type: QpType) -> bool {

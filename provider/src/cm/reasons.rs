@@ -11,23 +11,7 @@ use super::{
     error::CmError,
     kind::{EventKind, Status},
 };
-use crate::{Context, diagnosis, errnos};
-
-/// Without a device, the environment decides.
-pub(super) fn report_event(
-    context: Option<&Context>,
-    subject: &str,
-    reason: impl FnOnce() -> Reason,
-) {
-    match context {
-        Some(context) => {
-            if let Some(diagnosis) = &context.inner.engine.diagnosis {
-                diagnosis.report_call(None, subject, reason());
-            }
-        }
-        None => diagnosis::explain_call(subject, reason),
-    }
-}
+use crate::errnos;
 
 reasons! {
     CmError {

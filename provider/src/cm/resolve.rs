@@ -166,17 +166,14 @@ impl CmId {
                     Err(errno) => return Ok(Err(errno)),
                 },
             };
-            if let Some(lease) = &inner.lease {
-                lease.change(|binding| binding.address = device_addr.ip);
-            }
             if let Some(local) = &mut inner.local {
                 local.set_ip(device_addr.ip);
             }
             inner.attach(self.shared(), device_addr);
         }
         inner.peer = Some(dst);
-        if let Some(lease) = &inner.lease {
-            lease.change(|binding| binding.peer = Some(dst));
+        if let (Some(lease), Some(local)) = (&inner.lease, inner.local) {
+            lease.change(|binding| (binding.address, binding.peer) = (local.ip(), Some(dst)));
         }
         self.shared().state().state = IdState::AddrResolved;
         Ok(Ok(()))

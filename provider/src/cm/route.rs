@@ -13,7 +13,7 @@ use roce_transport::{
     addr::{AddressVector, Gid, QKey, Qpn},
     cm::{
         ConnError, ConnEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req,
-        ServiceId, SidrRep, SidrReq,
+        ServiceId, SidrRep,
     },
     event::Event,
     qp::QpType,
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct CmDispatcher {
     listeners: BTreeMap<ListenerId, Listener>,
-    conns: BTreeMap<ConnId, Arc<Shared>>,
+    pub(super) conns: BTreeMap<ConnId, Arc<Shared>>,
     ids: BTreeMap<usize, Attached>,
 }
 
@@ -46,70 +46,44 @@ struct Attached {
     device: usize,
 }
 
-#[derive(Default)]
-pub(super) struct Listened {
-    pub(super) on: Vec<IpAddr>,
-    /// Addresses with other listeners.
-    pub(super) in_use: Vec<IpAddr>,
-}
-
 struct Listener {
     id: Arc<Shared>,
     address: IpAddr,
     service_id: ServiceId,
 }
 
-enum RequestMessage {
-    Req(Box<Req>),
-    SidrReq(Box<SidrReq>),
+/// A REQ, or without `conn` a SIDR_REQ.
+struct Request<'a> {
+    private_data: &'a [u8],
+    /// `None`: unknown to this software.
+    qp_type: Option<QpType>,
+    conn: Option<ConnParam>,
 }
 
-impl RequestMessage {
-    fn header(&self) -> Option<IpHeader> {
-        let bytes = match self {
-            Self::Req(req) => &req.private_data.0[..],
-            Self::SidrReq(req) => &req.private_data.0[..],
-        };
-        IpHeader::parse(bytes.first_chunk()?)
-    }
-
-    const fn qp_type(&self) -> Option<QpType> {
-        match self {
-            Self::SidrReq(_) => Some(QpType::Ud),
-            Self::Req(req) => match (req.transport, req.extended_transport) {
-                (0, _) => Some(QpType::Rc),
-                (1, _) => Some(QpType::Uc),
-                (3, 1) => Some(QpType::XrcTarget),
-                _ => None,
-            },
-        }
-    }
-
+impl Request<'_> {
     /// Consumes the request; cannot fail.
     fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
-        let _ = match (self, reason) {
-            (Self::Req(_), _) => adapter.cm_reject(now, conn, reason, &[]),
-            (Self::SidrReq(_), RejectReason::INVALID_TRANSPORT) => {
+        let _ = match (&self.conn, reason) {
+            (Some(_), _) => adapter.cm_reject(now, conn, reason, &[]),
+            (None, RejectReason::INVALID_TRANSPORT) => {
                 adapter.sidr_respond(conn, Err(SidrRep::NO_SERVICE), &[])
             }
-            (Self::SidrReq(_), _) => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), &[]),
+            (None, _) => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), &[]),
         };
     }
 
     fn param(&self, adapter: &Adapter, remote: IpAddr, local: IpAddr) -> Param {
-        match self {
-            Self::Req(req) => Param::Conn(of_request(req)),
-            Self::SidrReq(req) => {
-                let gid = Gid::from(local);
-                let index = adapter.gids().position(|own| own == gid);
-                Param::Ud(UdParam {
-                    private_data: req.private_data.0[IpHeader::LEN..].into(),
-                    av: AddressVector::new(remote.into(), index.unwrap_or(0)),
-                    qpn: Qpn::default(),
-                    qkey: QKey::default(),
-                })
-            }
+        if let Some(conn) = &self.conn {
+            return Param::Conn(conn.clone());
         }
+        let gid = Gid::from(local);
+        let index = adapter.gids().position(|own| own == gid);
+        Param::Ud(UdParam {
+            private_data: self.private_data[IpHeader::LEN..].into(),
+            av: AddressVector::new(remote.into(), index.unwrap_or(0)),
+            qpn: Qpn::default(),
+            qkey: QKey::default(),
+        })
     }
 }
 
@@ -129,42 +103,42 @@ impl CmDispatcher {
     }
 
     /// Listens on each wanted address, except addresses with another listener and `refused`
-    /// addresses of another user's program.
+    /// addresses of another user's program. True: the id listens there.
     pub(super) fn listen(
         &mut self,
         id: &Arc<Shared>,
         adapter: &mut Adapter,
         link: &mut dyn Link,
         refused: &[IpAddr],
-    ) -> Result<Listened, ConnError> {
-        let mut listened = Listened::default();
-        let Some(listening) = id.state().listening else { return Ok(listened) };
+    ) -> Result<BTreeMap<IpAddr, bool>, ConnError> {
+        let Some(listening) = id.state().listening else { return Ok(BTreeMap::new()) };
         let Listening { service_id, backlog, .. } = listening;
+        let mut listened = BTreeMap::new();
         for address in addresses(adapter, listening) {
             if refused.contains(&address) {
-                listened.in_use.push(address);
+                listened.insert(address, false);
                 continue;
             }
             // an unshared address is this process's
             let claimed =
                 link.sharing().map_or(Ok(()), |sharing| sharing.claim(service_id, address));
-            let mut listeners = self.listeners.values();
-            if listeners.any(|other| Arc::ptr_eq(&other.id, id) && other.address == address) {
-                listened.on.push(address);
-                continue;
-            }
-            if claimed.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
-                listened.in_use.push(address);
-                continue;
-            }
-            match adapter.cm_listen(Listen { service_id, address: Some(address), backlog }) {
-                Ok(name) => {
-                    self.listeners.insert(name, Listener { id: id.clone(), address, service_id });
-                    listened.on.push(address);
+            let is_own = |it: &Listener| Arc::ptr_eq(&it.id, id) && it.address == address;
+            let is_on = if self.listeners.values().any(is_own) {
+                true
+            } else if claimed.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+                false
+            } else {
+                match adapter.cm_listen(Listen { service_id, address: Some(address), backlog }) {
+                    Ok(name) => {
+                        let listener = Listener { id: id.clone(), address, service_id };
+                        self.listeners.insert(name, listener);
+                        true
+                    }
+                    Err(ConnError::InUse) => false,
+                    Err(error) => return Err(error),
                 }
-                Err(ConnError::InUse) => listened.in_use.push(address),
-                Err(error) => return Err(error),
-            }
+            };
+            listened.insert(address, is_on);
         }
         Ok(listened)
     }
@@ -182,18 +156,10 @@ impl CmDispatcher {
         });
     }
 
-    pub(super) fn connect(&mut self, conn: ConnId, id: &Arc<Shared>) {
-        self.conns.insert(conn, id.clone());
-    }
-
-    pub(super) fn disconnect(&mut self, conn: ConnId) {
-        self.conns.remove(&conn);
-    }
-
     fn deliver_request(
         &mut self,
         (listener, conn): (ListenerId, ConnId),
-        message: &RequestMessage,
+        message: Request<'_>,
         [remote, local]: [IpAddr; 2],
         adapter: &mut Adapter,
         now: Instant,
@@ -211,7 +177,7 @@ impl CmDispatcher {
             requested == qp_type
                 || (requested, qp_type) == (QpType::XrcTarget, QpType::XrcInitiator)
         };
-        if !message.qp_type().is_some_and(serves) {
+        if !message.qp_type.is_some_and(serves) {
             return message.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
         }
         // must match the packet's addresses
@@ -219,7 +185,8 @@ impl CmDispatcher {
             let IpHeader { src, dst, .. } = *header;
             (src, dst) == (remote, local) && !src.is_multicast() && !src.is_unspecified()
         };
-        let Some(header) = message.header().filter(is_valid) else {
+        let header = message.private_data.first_chunk().and_then(IpHeader::parse);
+        let Some(header) = header.filter(is_valid) else {
             return message.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
         let param = message.param(adapter, remote, local);
@@ -227,7 +194,7 @@ impl CmDispatcher {
             qp_type,
             local: SocketAddr::new(local, service_id.0 as u16),
             peer: SocketAddr::new(remote, header.src_port),
-            conn: if let Param::Conn(conn) = &param { Some(conn.clone()) } else { None },
+            conn: message.conn,
         };
         let id = Arc::new(Shared::of_request(&listener, conn, info));
         self.conns.insert(conn, id.clone());
@@ -351,12 +318,17 @@ impl EventSink for CmDispatcher {
     ) -> Option<ConnEvent> {
         match event {
             ConnEvent::Request { listener, conn, req, remote, local } => {
-                let message = RequestMessage::Req(req);
-                self.deliver_request((listener, conn), &message, [remote, local], adapter, now);
+                let request = Request {
+                    private_data: &req.private_data.0,
+                    qp_type: qp_type_of(&req),
+                    conn: Some(of_request(&req)),
+                };
+                self.deliver_request((listener, conn), request, [remote, local], adapter, now);
             }
             ConnEvent::SidrRequest { listener, conn, req, remote, local } => {
-                let message = RequestMessage::SidrReq(req);
-                self.deliver_request((listener, conn), &message, [remote, local], adapter, now);
+                let private_data = &req.private_data.0;
+                let request = Request { private_data, qp_type: Some(QpType::Ud), conn: None };
+                self.deliver_request((listener, conn), request, [remote, local], adapter, now);
             }
             ConnEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
@@ -402,6 +374,15 @@ impl EventSink for CmDispatcher {
             }
         }
         None
+    }
+}
+
+const fn qp_type_of(req: &Req) -> Option<QpType> {
+    match (req.transport, req.extended_transport) {
+        (0, _) => Some(QpType::Rc),
+        (1, _) => Some(QpType::Uc),
+        (3, 1) => Some(QpType::XrcTarget),
+        _ => None,
     }
 }
 

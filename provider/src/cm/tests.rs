@@ -85,7 +85,7 @@ impl World {
         self.a.inner.engine.command_shard(|shard, now| {
             let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
             let conn = adapter.cm_connect(now, &request).unwrap();
-            dispatcher.connect(conn, id.shared());
+            dispatcher.conns.insert(conn, id.shared().clone());
             conn
         })
     }

@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::{OpenError, OpenOptions, about_peer, contexts, readers::Readers};
 use crate::{
-    diagnosis::{Diagnosis, Errnos, FoundEvents},
+    diagnosis::{Diagnosis, Errnos, Found},
     engine::{CounterSink, Engine, EngineParts, EventSink, Sinks},
     fabric::FaultPlan,
     faults::live::{self, CountedPlan},
@@ -70,10 +70,10 @@ struct First {
 }
 
 /// Explains failures of port and device; queue pairs are explained from their record.
-impl EventSink for Option<FoundEvents> {
+impl EventSink for Option<Arc<Found>> {
     fn on_event(&mut self, event: Event, _: &mut Adapter, _: &mut dyn Link) {
         if let (Event::PortError | Event::DeviceFatal, Some(found)) = (event, &*self) {
-            found.add(event);
+            found.add_event(event);
         }
     }
 }
@@ -192,7 +192,7 @@ impl Opening {
         if index > 0 {
             events.ignore_port_events();
         }
-        *sinks.of::<Option<FoundEvents>>() = diagnosis.as_ref().map(Diagnosis::events);
+        *sinks.of::<Option<Arc<Found>>>() = diagnosis.as_ref().map(|it| it.found.clone());
         let observer = readers.observer();
         let parts = EngineParts {
             name: name.clone(),

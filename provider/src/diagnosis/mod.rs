@@ -88,11 +88,12 @@ impl Errnos {
 }
 
 pub(crate) struct Diagnosis {
-    found: Arc<Found>,
+    pub(crate) found: Arc<Found>,
     errnos: Errnos,
 }
 
-struct Found {
+/// Failures of a device.
+pub(crate) struct Found {
     format: ExplainFormat,
     device: String,
     about_peer: AboutPeer,
@@ -102,33 +103,19 @@ struct Found {
     any: AtomicBool,
 }
 
-/// Sink of failure events, called under the engine's lock.
-pub(crate) struct FoundEvents(Arc<Found>);
-
-impl FoundEvents {
-    pub(crate) fn add(&self, event: Event) {
-        let finding = Finding::new(clock::now(), event.to_string(), event.explain());
-        self.0.add(&mut self.0.state.lock(), finding);
-    }
-}
-
 #[derive(Default)]
 struct State {
     histories: Histories,
-    waiting: VecDeque<Waiting>,
+    /// Findings to report, with their threads.
+    waiting: VecDeque<(Finding, ThreadId)>,
 }
 
 impl State {
     /// Has this thread report all findings.
     fn take_over(&mut self) {
         let this = thread::current().id();
-        self.waiting.iter_mut().for_each(|waiting| waiting.thread = this);
+        self.waiting.iter_mut().for_each(|(_, thread)| *thread = this);
     }
-}
-
-struct Waiting {
-    finding: Finding,
-    thread: ThreadId,
 }
 
 /// Called under the engine's lock.
@@ -162,9 +149,15 @@ impl Found {
         }
     }
 
+    /// Adds a failure event, under the engine's lock.
+    pub(crate) fn add_event(&self, event: Event) {
+        let finding = Finding::new(clock::now(), event.to_string(), event.explain());
+        self.add(&mut self.state.lock(), finding);
+    }
+
     fn add(&self, state: &mut State, finding: Finding) {
         if state.waiting.len() < WAITING {
-            state.waiting.push_back(Waiting { finding, thread: thread::current().id() });
+            state.waiting.push_back((finding, thread::current().id()));
             self.any.store(true, Ordering::SeqCst);
         }
     }
@@ -174,13 +167,13 @@ impl Found {
         let mut state = self.state.lock();
         let this = thread::current().id();
         // another thread's call is on that thread's stack
-        let is_own = |waiting: &Waiting| !waiting.finding.is_call || waiting.thread == this;
+        let is_own = |(finding, thread): &(Finding, _)| !finding.is_call || *thread == this;
         let next = state.waiting.iter().position(is_own);
         let next = next.and_then(|next| state.waiting.remove(next));
         if state.waiting.is_empty() {
             self.any.store(false, Ordering::SeqCst);
         }
-        next.map(|next| next.finding)
+        next.map(|(finding, _)| finding)
     }
 }
 
@@ -201,10 +194,6 @@ impl Diagnosis {
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
         Self { found, errnos }
-    }
-
-    pub(crate) fn events(&self) -> FoundEvents {
-        FoundEvents(self.found.clone())
     }
 
     /// Reports the findings, without a contended lock. An empty queue costs one load.

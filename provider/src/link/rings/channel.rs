@@ -11,7 +11,10 @@ use std::{
 use rustix::{fs::OFlags, net::RecvFlags};
 
 use super::ring::{RunHeader, Writer};
-use crate::link::descriptors::{poll_with, send_with};
+use crate::link::{
+    descriptors::{poll_with, send_with},
+    ensure,
+};
 
 /// Most bytes that wait for room in a ring. Further bytes are lost, as with a full socket buffer.
 const BACKLOG: usize = 16 << 20;
@@ -47,8 +50,7 @@ impl Outgoing {
     /// Opens on a response. Errors: a channel closed by the other process, or an invalid response.
     pub(in crate::link) fn update(&mut self) -> io::Result<()> {
         if self.is_open() {
-            let closed = is_closed(&self.socket).then_some(io::ErrorKind::ConnectionReset);
-            return closed.map_or(Ok(()), |closed| Err(closed.into()));
+            return ensure(!is_closed(&self.socket), io::ErrorKind::ConnectionReset);
         }
         if let Some((_, mut descriptors)) = poll_with(&self.socket, &mut [0])? {
             let first = descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
@@ -118,11 +120,9 @@ pub(in crate::link) fn is_closed(socket: &OwnedFd) -> bool {
 fn wakeup(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     let link = fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
     let flags = rustix::fs::fcntl_getfl(&descriptor)?;
-    if link == Path::new("anon_inode:[eventfd]") && flags.contains(OFlags::NONBLOCK) {
-        Ok(descriptor)
-    } else {
-        Err(io::ErrorKind::InvalidData.into())
-    }
+    let is_eventfd = link == Path::new("anon_inode:[eventfd]");
+    ensure(is_eventfd && flags.contains(OFlags::NONBLOCK), io::ErrorKind::InvalidData)?;
+    Ok(descriptor)
 }
 
 #[cfg(test)]

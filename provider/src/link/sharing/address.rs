@@ -76,7 +76,7 @@ impl Sharing {
         shared.watch(&self.epoll)?;
         if let Some(partition) = self.partition {
             shared.common.claims.take(Entry::Partition(partition))?;
-            record::clear(shared.common.claims.file(), partition);
+            record::clear(&shared.common.claims.file, partition);
         }
         self.is_shared |= !shared.is_owner();
         self.addresses.push(shared);
@@ -105,17 +105,19 @@ impl Sharing {
         &mut self,
         first: u8,
     ) -> io::Result<Option<IdPartition>> {
+        if self.addresses.is_empty() {
+            return Ok(None);
+        }
         let steps = (0..IdPartition::COUNT).map(|step| first % IdPartition::COUNT + step);
         for partition in steps.filter_map(|it| IdPartition::new(it % IdPartition::COUNT + 1)) {
-            let mut tables = self.addresses.iter().map(|shared| shared.common.claims.file());
-            if !self.addresses.is_empty()
-                && tables.all(|table| !record::is_used(table, partition))
+            let mut tables = self.addresses.iter().map(|shared| &shared.common.claims.file);
+            if tables.all(|table| !record::is_used(table, partition))
                 && self.adopt_partition(partition, [].into_iter()).is_ok()
             {
                 return Ok(self.partition);
             }
         }
-        if self.addresses.is_empty() { Ok(None) } else { Err(io::ErrorKind::AddrInUse.into()) }
+        Err(io::ErrorKind::AddrInUse.into())
     }
 
     /// Takes the partition that this device has at the `served` addresses, where the service

@@ -37,7 +37,8 @@ impl Entry {
 }
 
 pub(super) struct ClaimTable {
-    file: File,
+    /// Of the [shared state](super::shared_state) and the [records](super::record), too.
+    pub(super) file: File,
     /// Files of services, if this process is at the address.
     services: Option<[File; 2]>,
 }
@@ -62,11 +63,6 @@ impl ClaimTable {
     /// For [`join`](Self::join).
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
-    }
-
-    /// File of the [shared state](super::shared_state) and the [records](super::record).
-    pub(super) const fn file(&self) -> &File {
-        &self.file
     }
 
     /// Errors: [`io::ErrorKind::AddrInUse`] if another process has the entry.

@@ -105,7 +105,7 @@ impl Common {
         members: Option<OwnedFd>,
     ) -> io::Result<Self> {
         claims.share_name()?;
-        let state = SharedState::new(claims.file())?;
+        let state = SharedState::new(&claims.file)?;
         Ok(Self { udp, name, claims, state, members })
     }
 
@@ -278,27 +278,27 @@ impl SharedAddress {
     pub(super) fn keep_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
             // without room, the peer gets no notice of the end
-            let _ = self.records.keep(self.common.claims.file(), own, record);
+            let _ = self.records.keep(&self.common.claims.file, own, record);
         }
     }
 
     pub(super) fn erase_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
-            let _ = self.records.erase(self.common.claims.file(), own, record.local_id);
+            let _ = self.records.erase(&self.common.claims.file, own, record.local_id);
         }
     }
 
     /// Takes partitions left by ended processes, with their connections.
     pub(super) fn take_left(&mut self) -> Vec<(IdPartition, Vec<ConnRecord>)> {
         let mut left = Vec::new();
-        for partition in record::used_partitions(self.common.claims.file()) {
+        for partition in record::used_partitions(&self.common.claims.file) {
             if Some(partition) == self.own
                 || self.unsettled.contains(&partition)
                 || self.common.claims.take(Entry::Partition(partition)).is_err()
             {
                 continue;
             }
-            let records = record::left_in(self.common.claims.file(), partition, self.address);
+            let records = record::left_in(&self.common.claims.file, partition, self.address);
             self.unsettled.insert(partition);
             if records.is_empty() {
                 self.settle(partition);
@@ -312,7 +312,7 @@ impl SharedAddress {
     /// Frees a partition whose peers are notified.
     pub(super) fn settle(&mut self, partition: IdPartition) {
         if self.unsettled.remove(&partition) {
-            record::clear(self.common.claims.file(), partition);
+            record::clear(&self.common.claims.file, partition);
             self.common.claims.release(Entry::Partition(partition));
         }
     }

@@ -56,7 +56,7 @@ fn notify_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<Own
     let socket = Unchecked::connect(name.as_bytes()).ok()?.check().ok()?;
     let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
     let hello = message::encode::<HELLO_LEN>(&(HELLO, secret, address));
-    send_with(&socket, &hello, &[claims.file().as_fd()]).ok()?;
+    send_with(&socket, &hello, &[claims.file.as_fd()]).ok()?;
     Some(socket)
 }
 
@@ -66,7 +66,8 @@ fn address_in(said: &[u8], secret: &Secret) -> Option<IpAddr> {
 }
 
 pub(crate) struct Members {
-    variable: String,
+    /// Value of `ROCE_REAPER`.
+    pub(crate) variable: String,
     secret: Secret,
     listener: Name,
     members: Vec<Member>,
@@ -99,10 +100,6 @@ impl Members {
         let listener = Name::listen(name.as_bytes())?;
         let variable = format!("{name} {:032x}", u128::from_be_bytes(secret));
         Ok(Self { variable, secret, listener, members: Vec::new(), backoff_until: None })
-    }
-
-    pub(crate) fn variable(&self) -> &str {
-        &self.variable
     }
 
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -149,8 +146,8 @@ impl Members {
             // an ended process of the same user: only the secret vouches for the process
             let knows = |socket: &OwnedFd| {
                 let mut said = [0; HELLO_LEN];
-                let said = peek_with(socket, &mut said).map(|(length, _)| said[..length].to_vec());
-                said.is_ok_and(|said| address_in(&said, &self.secret).is_some())
+                let peeked = peek_with(socket, &mut said);
+                peeked.is_ok_and(|(length, _)| address_in(&said[..length], &self.secret).is_some())
             };
             let Ok(socket) = unchecked.check_or(knows) else { continue };
             if self.members.len() < MAX_MEMBERS {
@@ -176,7 +173,7 @@ impl Member {
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {
             return None;
         }
-        let file = self.claims.file();
+        let file = &self.claims.file;
         let used = record::used_partitions(file);
         let read = |&partition: &IdPartition| {
             let records = record::left_in(file, partition, self.address);
@@ -200,7 +197,7 @@ mod tests {
     }
 
     fn join(claims: &ClaimTable) -> ClaimTable {
-        ClaimTable::join(&[claims.file().as_fd().try_clone_to_owned().unwrap()]).unwrap()
+        ClaimTable::join(&[claims.file.as_fd().try_clone_to_owned().unwrap()]).unwrap()
     }
 
     fn process(claims: ClaimTable, number: u8) -> (ClaimTable, ConnRecord) {
@@ -215,7 +212,7 @@ mod tests {
             local_qpn: Qpn::new(2),
             remote_qpn: Qpn::new(3),
         };
-        OwnRecords::default().keep(claims.file(), own, &record).unwrap();
+        OwnRecords::default().keep(&claims.file, own, &record).unwrap();
         (claims, record)
     }
 
@@ -235,7 +232,7 @@ mod tests {
         let (first, first_record) = process(ClaimTable::new().unwrap(), 3);
         let (second, second_record) = process(join(&first), 5);
         let connections =
-            [&first, &second].map(|claims| notify_as(members.variable(), address, claims).unwrap());
+            [&first, &second].map(|claims| notify_as(&members.variable, address, claims).unwrap());
         assert!(attend(&mut members, 0, 5).is_empty() && !members.is_busy());
         assert_eq!(members.descriptors().len(), 3);
         let [first_connection, second_connection] = connections;
@@ -255,8 +252,8 @@ mod tests {
     fn a_process_that_has_ended_its_connections_leaves_nothing() {
         let mut members = Members::new().unwrap();
         let (claims, _) = process(ClaimTable::new().unwrap(), 3);
-        record::clear(claims.file(), partition(3));
-        let connection = notify_as(members.variable(), [10, 0, 0, 1].into(), &claims).unwrap();
+        record::clear(&claims.file, partition(3));
+        let connection = notify_as(&members.variable, [10, 0, 0, 1].into(), &claims).unwrap();
         assert!(attend(&mut members, 0, 1).is_empty());
         drop((connection, claims));
         assert!(attend(&mut members, 1, 1).is_empty() && !members.is_busy());
@@ -270,7 +267,7 @@ mod tests {
         let right = message::encode::<HELLO_LEN>(&(HELLO, members.secret, address));
         let mut wrong = right;
         wrong[HELLO.len()] ^= 1; // another secret
-        let name = members.variable().rsplit_once(' ').unwrap().0.as_bytes().to_vec();
+        let name = members.variable.rsplit_once(' ').unwrap().0.as_bytes().to_vec();
         let file = std::fs::File::open("/dev/null").unwrap();
         let connect = || Unchecked::connect(&name).unwrap().check().unwrap();
         let say = |bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
@@ -281,9 +278,9 @@ mod tests {
         let _sockets = [
             say(&right, &[]),
             say(&right, &[file.as_fd()]),
-            say(&right[..HELLO_LEN - 1], &[claims.file().as_fd()]),
-            say(&wrong, &[claims.file().as_fd()]),
-            say(b"x", &[claims.file().as_fd()]),
+            say(&right[..HELLO_LEN - 1], &[claims.file.as_fd()]),
+            say(&wrong, &[claims.file.as_fd()]),
+            say(b"x", &[claims.file.as_fd()]),
             connect(), // sends nothing
         ];
         assert!(attend(&mut members, 0, 2).is_empty());

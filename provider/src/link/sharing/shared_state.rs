@@ -15,7 +15,10 @@ use std::{
 use roce_transport::{cm::ServiceId, mem::Memory, share::IdPartition, time::Instant};
 
 use super::members::MemberPlace;
-use crate::{link::sealed, region::MmapMemory};
+use crate::{
+    link::{ensure, sealed},
+    region::MmapMemory,
+};
 
 /// Time after which an inactive process counts as stopped. Connections wait longer before they give
 /// up: 8 times 67 ms with the usual attributes.
@@ -98,9 +101,7 @@ impl SharedState {
         partition: IdPartition,
         services: &[ServiceId],
     ) -> io::Result<()> {
-        if services.len() > MAX_SERVICES {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        ensure(services.len() <= MAX_SERVICES, io::ErrorKind::StorageFull)?;
         for (place, service) in (Self::services(partition)..).zip(services) {
             self.set(place, service.0);
         }

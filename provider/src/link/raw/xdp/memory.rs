@@ -19,7 +19,8 @@ impl Chunk {
 
 pub(super) struct Memory {
     map: MmapRaw,
-    chunk: usize,
+    /// Bytes of a chunk.
+    pub(super) chunk: usize,
 }
 
 impl Memory {
@@ -41,10 +42,6 @@ impl Memory {
             flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         }
-    }
-
-    pub(super) const fn chunk(&self) -> usize {
-        self.chunk
     }
 
     /// Takes back the chunk at a ring's offset, and returns the offset within it.

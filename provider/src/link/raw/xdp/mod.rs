@@ -104,7 +104,7 @@ impl XdpSocket {
         rest: &[u8],
     ) -> io::Result<bool> {
         let Self { sending, memory, socket, .. } = self;
-        let (length, chunk) = (head.len() + rest.len(), memory.chunk());
+        let (length, chunk) = (head.len() + rest.len(), memory.chunk);
         let parts = length.div_ceil(chunk);
         if parts > 1 && !sending.multi_buffer || parts > PARTS {
             return packet.send(head, rest);
@@ -229,7 +229,7 @@ impl XdpSocket {
 
     /// In bytes.
     pub(super) fn receive_buffer(&self) -> Option<usize> {
-        Some(self.rx_chunks * self.memory.chunk())
+        Some(self.rx_chunks * self.memory.chunk)
     }
 
     /// Frames dropped for lack of room.

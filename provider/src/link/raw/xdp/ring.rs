@@ -12,6 +12,8 @@ use std::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::net::xdp::{XdpDesc, XdpRingFlags, XdpRingOffset};
 
+use crate::link::ensure;
+
 /// Plain numbers, valid with any bytes.
 pub(super) trait Entry: Copy {}
 
@@ -42,11 +44,9 @@ impl<T: Entry> Ring<T> {
         let memory =
             MmapOptions::new().offset(place).len(length).populate().map_raw(socket.as_raw_fd())?;
         let indices = [Some(offsets.producer), Some(offsets.consumer), offsets.flags];
-        if indices.iter().flatten().any(|&at| at % 4 != 0 || at + 4 > length as u64)
-            || !offsets.desc.is_multiple_of(align_of::<T>() as u64)
-        {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let is_valid = indices.iter().flatten().all(|&at| at % 4 == 0 && at + 4 <= length as u64)
+            && offsets.desc.is_multiple_of(align_of::<T>() as u64);
+        ensure(is_valid, io::ErrorKind::InvalidData)?;
         Ok(Self { memory, offsets, size, own: 0, other: 0, entries: PhantomData })
     }
 

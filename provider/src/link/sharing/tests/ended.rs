@@ -97,7 +97,7 @@ fn a_strangers_records() {
     let (b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let of_b = b.partition.unwrap();
     let shared = a.at_mut(address).unwrap();
-    let table = shared.common.claims.file().try_clone().unwrap();
+    let table = shared.common.claims.file.try_clone().unwrap();
     let forge = |owner: &Sharing, local, number, partition| {
         let (_, record) = connection(owner, [local, far], number);
         OwnRecords::default().keep(&table, partition, &record).unwrap();

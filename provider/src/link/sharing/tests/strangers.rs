@@ -163,7 +163,7 @@ fn a_loopback_address_with_a_name_of_others_is_left_to_them() {
 fn who_connects_to_a_reaper_makes_it_not_wait() {
     alone("who_connects_to_a_reaper_makes_it_not_wait", || {
         let mut members = Members::new().unwrap();
-        let name = members.variable().rsplit_once(' ').unwrap().0.to_owned();
+        let name = members.variable.rsplit_once(' ').unwrap().0.to_owned();
         // an ended process of this user could be the program's
         let strangers = [(OTHER, "connect"), (0, "leave"), (OTHER, "leave")];
         let strangers = strangers.map(|(user, mode)| Stranger::start(user, mode, &name, 2));
