@@ -21,20 +21,12 @@ use crate::{
     work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
+/// The message being received. `region` is `None` for 0 bytes, which need no key.
 #[derive(Debug)]
 pub(super) enum Message {
     None,
-    Send {
-        wqe: RecvWqe,
-        received: u64,
-    },
-    /// `region` is `None` for 0 bytes, which need no key.
-    Write {
-        region: Option<Arc<Region>>,
-        address: u64,
-        done: u32,
-        length: u32,
-    },
+    Send { wqe: RecvWqe, received: u64 },
+    Write { region: Option<Arc<Region>>, address: u64, done: u32, length: u32 },
 }
 
 #[derive(Debug)]
@@ -58,14 +50,11 @@ pub(crate) struct Responder {
     pub(super) min_rnr_timer: u8,
 }
 
+/// A request's outcome. `Fatal`: the queue pair enters ERR; `event` replaces a missing completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
-    /// The queue pair enters ERR; `event` replaces a missing completion.
-    Fatal {
-        disposition: Disposition,
-        event: Option<Event>,
-    },
+    Fatal { disposition: Disposition, event: Option<Event> },
 }
 
 pub(super) enum Refused {
