@@ -209,12 +209,11 @@ impl Responder {
                     }
                 }
             }
-            Some(_) if self.nak_sent => {
-                self.record_ahead(packet.headers.bth().psn);
-                Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence))
-            }
             Some(_) => {
                 self.record_ahead(packet.headers.bth().psn);
+                if self.nak_sent {
+                    return Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence));
+                }
                 env.reports.counters.sequence_naks_sent += 1;
                 Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::MissingPacket))
             }
@@ -340,11 +339,10 @@ impl Responder {
                 op: RememberedOp::Atomic { operation: first, eth: first_eth, found },
                 ..
             }) if first == operation && used(&first_eth) == used(eth) => {
-                let waits = self.responses.has_atomic(psn);
-                if !waits && !self.has_room(Attempt::Repeat) {
-                    return Disposition::Dropped(DropReason::ResponderBusy);
-                }
-                if !waits {
+                if !self.responses.has_atomic(psn) {
+                    if !self.has_room(Attempt::Repeat) {
+                        return Disposition::Dropped(DropReason::ResponderBusy);
+                    }
                     self.responses.push_atomic(psn, msn, found, Attempt::Repeat);
                 }
                 Disposition::Duplicate
