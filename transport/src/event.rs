@@ -150,6 +150,7 @@ impl From<ParseError> for DropReason {
 
 /// Result of handling a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
+#[allow(missing_docs, reason = "a result's comment describes its fields")]
 pub enum Disposition {
     /// Request, executed.
     #[display("executed")]
@@ -160,23 +161,15 @@ pub enum Disposition {
     /// Request refused with this NAK or RNR NAK.
     #[display("refused with {_0}: {_1}")]
     Refused(Syndrome, Refusal),
-    /// Response that advanced the requester.
+    /// Response that advanced the requester: completed or failed work requests.
     #[display("{}", progress(*completed))]
-    Acknowledged {
-        /// Completed or failed work requests.
-        completed: u32,
-    },
+    Acknowledged { completed: u32 },
     /// NAK: the requester retransmits, waits or fails.
     #[display("the requester acts on {_0}")]
     NakReceived(Syndrome),
-    /// Multicast; each refused copy counts as a drop.
+    /// Multicast: receiving and attached queue pairs; each refused copy counts as a drop.
     #[display("multicast: received by {taken} of {copies} queue pairs")]
-    Replicated {
-        /// Receiving queue pairs.
-        taken: u32,
-        /// Attached queue pairs.
-        copies: u32,
-    },
+    Replicated { taken: u32, copies: u32 },
     /// Congestion notification.
     #[display("congestion notification")]
     Congestion,

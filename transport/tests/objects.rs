@@ -19,6 +19,7 @@ use roce_transport::{
     work::{CompletionQueue, SrqAttr},
 };
 
+/// With `twice`, the second deregistration has no effect.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     AllocPd,
@@ -29,10 +30,7 @@ enum Step {
     CreateAh,
     CreateSrq,
     CreateXrcSrq,
-    CreateQp {
-        shared: bool,
-        same_cq: bool,
-    },
+    CreateQp { shared: bool, same_cq: bool },
     CreateInitiator,
     CreateTarget,
     Reregister,
@@ -40,10 +38,7 @@ enum Step {
     DeallocPd,
     DestroyCq,
     CloseXrcd,
-    /// `twice`: the second has no effect.
-    Deregister {
-        twice: bool,
-    },
+    Deregister { twice: bool },
     DeallocWindow,
     DestroyAh,
     DestroySrq,

@@ -16,14 +16,12 @@ pub(super) struct Port<'a> {
 pub(super) fn concerns(words: &Words<'_>) -> bool {
     match words.words.first() {
         Some(&("rate" | "queue" | "receiver")) => true,
-        Some(&("ecn" | "mark")) => words.words.windows(2).any(|pair| is_range(pair[0], pair[1])),
+        // excludes PSN ranges
+        Some(&("ecn" | "mark")) => {
+            words.words.windows(2).any(|pair| pair[0] != "psn" && pair[1].contains(".."))
+        }
         _ => false,
     }
-}
-
-/// Excludes PSN ranges.
-fn is_range(before: &str, word: &str) -> bool {
-    before != "psn" && word.contains("..")
 }
 
 impl<'a> Port<'a> {

@@ -8,43 +8,21 @@ use super::{
 
 /// Event of a connection or resolution.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "an event's comment describes its fields")]
 pub enum ConnEvent {
-    /// REQ; respond with accept, reject or destroy.
-    Request {
-        /// Listener.
-        listener: ListenerId,
-        /// New connection.
-        conn: ConnId,
-        /// REQ.
-        req: Box<Req>,
-        /// Source address.
-        remote: IpAddr,
-        /// Local address.
-        local: IpAddr,
-    },
+    /// REQ from `remote` to `local`: listener and new connection; respond with accept, reject or
+    /// destroy.
+    Request { listener: ListenerId, conn: ConnId, req: Box<Req>, remote: IpAddr, local: IpAddr },
     /// REP; move the queue pair, then `cm_establish`, reject or destroy.
-    Reply {
-        /// Connection.
-        conn: ConnId,
-        /// REP.
-        rep: Box<Rep>,
-    },
-    /// Established.
+    Reply { conn: ConnId, rep: Box<Rep> },
+    /// Established: REP on the active side, the RTU's private data on the passive side.
     Established {
-        /// Connection.
         conn: ConnId,
-        /// REP on the active side.
         rep: Option<Box<Rep>>,
-        /// The RTU's private data on the passive side.
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     },
     /// REJ; the connection is gone.
-    Rejected {
-        /// Connection.
-        conn: ConnId,
-        /// REJ.
-        rej: Box<Rej>,
-    },
+    Rejected { conn: ConnId, rej: Box<Rej> },
     /// No response; the connection or resolution is gone.
     Unreachable(ConnId),
     /// The queue pair could not follow the REP; the connection is gone.
@@ -53,24 +31,15 @@ pub enum ConnEvent {
     Disconnected(ConnId),
     /// End of the time wait; the connection is gone.
     TimeWaitExit(ConnId),
-    /// SIDR_REQ; respond with `sidr_respond` or destroy.
+    /// SIDR_REQ from `remote` to `local`: listener and resolution; respond with `sidr_respond` or
+    /// destroy.
     SidrRequest {
-        /// Listener.
         listener: ListenerId,
-        /// Resolution.
         conn: ConnId,
-        /// SIDR_REQ.
         req: Box<SidrReq>,
-        /// Source address.
         remote: IpAddr,
-        /// Local address.
         local: IpAddr,
     },
-    /// SIDR_REP; the resolution is gone.
-    SidrReply {
-        /// Resolution.
-        conn: ConnId,
-        /// SIDR_REP, with its status.
-        rep: Box<SidrRep>,
-    },
+    /// SIDR_REP, with its status; the resolution is gone.
+    SidrReply { conn: ConnId, rep: Box<SidrRep> },
 }

@@ -30,8 +30,7 @@ const fn range(attribute: ConnAttribute) -> &'static str {
         ConnAttribute::InitiatorDepth => "ibv_query_device: max_qp_init_rd_atom",
         ConnAttribute::RetryCount => "retry_count has three bits: 7 at most",
         ConnAttribute::RnrRetry => "rnr_retry_count has three bits: 7 means no limit",
-        ConnAttribute::MinRnrTimer => "a code of five bits: 31 at most",
-        ConnAttribute::AckTimeout => "a code of five bits: 31 at most",
+        ConnAttribute::MinRnrTimer | ConnAttribute::AckTimeout => "a code of five bits: 31 at most",
     }
 }
 

@@ -154,6 +154,7 @@ impl Rtr {
 
 /// Attributes of RTR→RTS, with the first PSN sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "a type's comment describes its fields")]
 pub enum Rts {
     /// A reliable connection.
     Rc(Psn, RequesterAttr),
@@ -163,13 +164,9 @@ pub enum Rts {
     Ud(Psn),
     /// The sending end of XRC.
     XrcInitiator(Psn, RequesterAttr),
-    /// The receiving end of XRC; attributes have no effect.
-    XrcTarget {
-        /// First PSN.
-        sq_psn: Psn,
-        /// Acknowledge timeout code, 0..=31.
-        timeout: u8,
-    },
+    /// The receiving end of XRC: first PSN, acknowledge timeout code (0..=31). Attributes have no
+    /// effect.
+    XrcTarget { sq_psn: Psn, timeout: u8 },
     /// A raw packet queue pair.
     RawPacket,
     /// SQD or SQE→RTS, unchanged; from RTS only [`QpUpdate`](super::QpUpdate) applies.

@@ -44,6 +44,7 @@ named! {
 
 /// Recovery from a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
+#[allow(missing_docs, reason = "a recovery's comment describes its fields")]
 pub enum Recovery {
     /// Retransmits from the lost packet on.
     #[display("retransmit from here")]
@@ -54,42 +55,29 @@ pub enum Recovery {
     /// Recovery is in progress.
     #[display("its recovery is under way")]
     UnderWay,
-    /// Retry counter exhausted.
+    /// Retry counter exhausted after so many transmissions.
     #[display("given up after {tries} transmissions")]
-    GiveUp {
-        /// Transmissions made.
-        tries: u8,
-    },
+    GiveUp { tries: u8 },
 }
 
 /// Reason for sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "a reason's comment describes its fields")]
 pub enum Reason {
     /// First transmission.
     First(Part),
     /// Retransmission after a loss.
     Retransmit(Part, Loss),
-    /// Tail-loss probe.
-    Probe {
-        /// The packet.
-        part: Part,
-        /// True if the oldest.
-        oldest: bool,
-    },
-    /// A datagram.
-    Datagram {
-        /// Request identifier.
-        wr_id: u64,
-    },
+    /// Tail-loss probe: the packet, and whether it is the oldest.
+    Probe { part: Part, oldest: bool },
+    /// A datagram, with the request identifier.
+    Datagram { wr_id: u64 },
     /// Acknowledges up to this PSN.
     Acknowledge(Psn),
     /// Refuses this PSN, acknowledging everything before.
     Negative(Psn, Syndrome),
-    /// Response to a READ, atomic, ATOMIC WRITE or FLUSH.
-    Response {
-        /// True for a duplicate request.
-        again: bool,
-    },
+    /// Response to a READ, atomic, ATOMIC WRITE or FLUSH. `again`: to a duplicate.
+    Response { again: bool },
     /// CNP to the peer.
     Congestion,
 }
@@ -149,26 +137,16 @@ pub enum Failure {
     Injected,
 }
 
+/// A decision. `Packet`: of the packet being built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// Of the packet being built.
     Packet(Reason),
-    Acknowledged {
-        before: Psn,
-    },
-    Recovery {
-        psn: Psn,
-        loss: Loss,
-        recovery: Recovery,
-    },
+    Acknowledged { before: Psn },
+    Recovery { psn: Psn, loss: Loss, recovery: Recovery },
     Timer(Timer),
     Completed(Wc),
     Window(WindowCause),
-    State {
-        from: State,
-        to: State,
-        failure: Failure,
-    },
+    State { from: State, to: State, failure: Failure },
 }
 
 #[derive(Debug, Default)]

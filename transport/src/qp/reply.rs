@@ -7,24 +7,13 @@ use crate::{
     work::Fetched,
 };
 
+/// A response. `Placed`: response to an ATOMIC WRITE or FLUSH.
 #[derive(Debug)]
 pub(super) enum Reply {
-    Acknowledge {
-        psn: Psn,
-        aeth: Aeth,
-    },
+    Acknowledge { psn: Psn, aeth: Aeth },
     Read(ReadReply),
-    Atomic {
-        psn: Psn,
-        aeth: Aeth,
-        found: u64,
-        attempt: Attempt,
-    },
-    /// Response to an ATOMIC WRITE or FLUSH.
-    Placed {
-        psn: Psn,
-        aeth: Aeth,
-    },
+    Atomic { psn: Psn, aeth: Aeth, found: u64, attempt: Attempt },
+    Placed { psn: Psn, aeth: Aeth },
 }
 
 /// Limits apply separately: repeats must not displace new requests.

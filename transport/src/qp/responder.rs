@@ -21,20 +21,12 @@ use crate::{
     work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
+/// The message being received. `region` is `None` for 0 bytes, which need no key.
 #[derive(Debug)]
 pub(super) enum Message {
     None,
-    Send {
-        wqe: RecvWqe,
-        received: u64,
-    },
-    /// `region` is `None` for 0 bytes, which need no key.
-    Write {
-        region: Option<Arc<Region>>,
-        address: u64,
-        done: u32,
-        length: u32,
-    },
+    Send { wqe: RecvWqe, received: u64 },
+    Write { region: Option<Arc<Region>>, address: u64, done: u32, length: u32 },
 }
 
 #[derive(Debug)]
@@ -58,14 +50,11 @@ pub(crate) struct Responder {
     pub(super) min_rnr_timer: u8,
 }
 
+/// A request's outcome. `Fatal`: the queue pair enters ERR; `event` replaces a missing completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
-    /// The queue pair enters ERR; `event` replaces a missing completion.
-    Fatal {
-        disposition: Disposition,
-        event: Option<Event>,
-    },
+    Fatal { disposition: Disposition, event: Option<Event> },
 }
 
 pub(super) enum Refused {
@@ -220,12 +209,11 @@ impl Responder {
                     }
                 }
             }
-            Some(_) if self.nak_sent => {
-                self.record_ahead(packet.headers.bth().psn);
-                Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence))
-            }
             Some(_) => {
                 self.record_ahead(packet.headers.bth().psn);
+                if self.nak_sent {
+                    return Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence));
+                }
                 env.reports.counters.sequence_naks_sent += 1;
                 Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::MissingPacket))
             }
@@ -351,11 +339,10 @@ impl Responder {
                 op: RememberedOp::Atomic { operation: first, eth: first_eth, found },
                 ..
             }) if first == operation && used(&first_eth) == used(eth) => {
-                let waits = self.responses.has_atomic(psn);
-                if !waits && !self.has_room(Attempt::Repeat) {
-                    return Disposition::Dropped(DropReason::ResponderBusy);
-                }
-                if !waits {
+                if !self.responses.has_atomic(psn) {
+                    if !self.has_room(Attempt::Repeat) {
+                        return Disposition::Dropped(DropReason::ResponderBusy);
+                    }
                     self.responses.push_atomic(psn, msn, found, Attempt::Repeat);
                 }
                 Disposition::Duplicate

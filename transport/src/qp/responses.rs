@@ -323,6 +323,7 @@ fn fetch(
         .ok()
         .map(|()| Source::Kept(bytes))
 }
+
 pub(super) const fn code_of(error: AccessError) -> NakCode {
     match error {
         // the key was right; this side failed

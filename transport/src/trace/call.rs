@@ -13,6 +13,7 @@ use crate::{
 /// A verb and its main attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a call's comment describes its fields")]
 pub enum Call {
     /// `ibv_create_qp`.
     CreateQp(QpType),
@@ -22,49 +23,18 @@ pub enum Call {
     Modify(State),
     /// `ibv_modify_qp` in the same state.
     Update,
-    /// `ibv_post_send`.
-    PostSend {
-        /// Identifier.
-        wr_id: u64,
-        /// Operation.
-        op: SendOp,
-        /// Bytes.
-        length: u64,
-        /// Flags.
-        flags: SendFlags,
-    },
-    /// `ibv_post_recv`.
-    PostRecv {
-        /// Identifier.
-        wr_id: u64,
-        /// Bytes.
-        length: u64,
-    },
-    /// `ibv_post_srq_recv`, at queue pair 0.
-    PostSrqRecv {
-        /// Shared receive queue.
-        srq: SrqId,
-        /// Identifier.
-        wr_id: u64,
-        /// Bytes.
-        length: u64,
-    },
+    /// `ibv_post_send`: identifier, operation, bytes, flags.
+    PostSend { wr_id: u64, op: SendOp, length: u64, flags: SendFlags },
+    /// `ibv_post_recv`: identifier, bytes.
+    PostRecv { wr_id: u64, length: u64 },
+    /// `ibv_post_srq_recv`, at queue pair 0: shared receive queue, identifier, bytes.
+    PostSrqRecv { srq: SrqId, wr_id: u64, length: u64 },
     /// `rdma_listen`.
     Listen(ServiceId),
-    /// `rdma_connect`.
-    Connect {
-        /// Local queue pair.
-        qpn: Qpn,
-        /// Service.
-        service: ServiceId,
-    },
-    /// `rdma_accept`.
-    Accept {
-        /// Connection.
-        conn: ConnId,
-        /// Local queue pair.
-        qpn: Qpn,
-    },
+    /// `rdma_connect` of a local queue pair to a service.
+    Connect { qpn: Qpn, service: ServiceId },
+    /// `rdma_accept` of a connection with a local queue pair.
+    Accept { conn: ConnId, qpn: Qpn },
     /// `rdma_establish`.
     Establish(ConnId),
     /// `rdma_reject`.

@@ -76,85 +76,30 @@ pub struct Record {
 /// Kind of event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "an event's comment describes its fields")]
 pub enum What {
-    /// Packet handed to the link.
-    Sent {
-        /// Packet.
-        packet: PacketRecord,
-        /// Reason.
-        why: Why,
-    },
-    /// Packet received.
-    Arrived {
-        /// Packet.
-        packet: PacketRecord,
-        /// Outcome.
-        disposition: Disposition,
-    },
-    /// Datagram that is no packet.
-    Malformed {
-        /// Network header.
-        net: NetHeader,
-        /// Length in bytes.
-        length: usize,
-        /// Fault.
-        reason: DropReason,
-    },
-    /// Verb called.
-    Call {
-        /// Verb.
-        call: Call,
-        /// Result.
-        result: Result<(), CallError>,
-    },
-    /// Request completed.
-    Completed {
-        /// Identifier.
-        wr_id: u64,
-        /// Result.
-        result: Result<WcOk, WcError>,
-    },
-    /// Everything before this PSN acknowledged.
-    Acknowledged {
-        /// Oldest unacknowledged PSN.
-        before: Psn,
-    },
-    /// Loss or RNR from this PSN on.
-    Recovery {
-        /// Oldest unacknowledged PSN.
-        psn: Psn,
-        /// Sign of the loss.
-        loss: Loss,
-        /// Recovery.
-        recovery: Recovery,
-    },
+    /// Packet handed to the link, and the reason.
+    Sent { packet: PacketRecord, why: Why },
+    /// Packet received, and the outcome.
+    Arrived { packet: PacketRecord, disposition: Disposition },
+    /// Datagram that is no packet: network header, length in bytes, fault.
+    Malformed { net: NetHeader, length: usize, reason: DropReason },
+    /// Verb called, and the result.
+    Call { call: Call, result: Result<(), CallError> },
+    /// Request of this identifier completed, and the result.
+    Completed { wr_id: u64, result: Result<WcOk, WcError> },
+    /// Everything before this PSN, the oldest unacknowledged, is acknowledged.
+    Acknowledged { before: Psn },
+    /// Loss or RNR from this PSN on, the oldest unacknowledged: sign of the loss, recovery.
+    Recovery { psn: Psn, loss: Loss, recovery: Recovery },
     /// Timer expired.
     Timer(Timer),
-    /// State changed.
-    State {
-        /// Before.
-        from: State,
-        /// After.
-        to: State,
-        /// Cause.
-        failure: Failure,
-    },
-    /// Window changed.
-    Window {
-        /// Bytes before.
-        from: u64,
-        /// Bytes after.
-        to: u64,
-        /// Cause.
-        cause: WindowCause,
-    },
-    /// DCQCN's rate changed.
-    Rate {
-        /// Bits per second before; `None`: unlimited.
-        from: Option<u64>,
-        /// Bits per second after; `None`: unlimited.
-        to: Option<u64>,
-    },
+    /// State changed: before, after, cause.
+    State { from: State, to: State, failure: Failure },
+    /// Window changed: bytes before, bytes after, cause.
+    Window { from: u64, to: u64, cause: WindowCause },
+    /// DCQCN's rate changed: bits per second before and after; `None`: unlimited.
+    Rate { from: Option<u64>, to: Option<u64> },
 }
 
 /// Reason for sending a packet.

@@ -144,19 +144,14 @@ pub enum NakCode {
 
 /// Syndrome of an AETH (tables "AETH syndrome field", "NAK codes").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
+#[allow(missing_docs, reason = "a syndrome's comment describes its fields")]
 pub enum Syndrome {
-    /// ACK with credits; 31: no end-to-end flow control.
+    /// ACK. `credits`: code, 0..=31; 31: no end-to-end flow control.
     #[display("ACK")]
-    Ack {
-        /// Code, 0..=31.
-        credits: u8,
-    },
-    /// Receiver not ready.
+    Ack { credits: u8 },
+    /// Receiver not ready. `timer`: code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
     #[display("RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros())]
-    RnrNak {
-        /// Code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
-        timer: u8,
-    },
+    RnrNak { timer: u8 },
     /// NAK.
     #[display("NAK {_0}")]
     Nak(NakCode),

@@ -18,16 +18,12 @@ use crate::addr::{ROCE_UDP_PORT, RoceVersion};
 
 /// Kind of match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "a match's comment describes its fields")]
 pub enum IcrcMatch {
     /// All 32 bits match.
     Exact,
-    /// Computed fields.
-    Solved {
-        /// Identification.
-        id: u16,
-        /// "Don't fragment" bit.
-        dont_fragment: bool,
-    },
+    /// Computed identification and "don't fragment" bit.
+    Solved { id: u16, dont_fragment: bool },
 }
 
 impl IcrcMatch {

@@ -54,78 +54,36 @@ impl UdDestination {
 
 /// Operation of a send request (`ibv_wr_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "an operation's comment describes its fields")]
 pub enum SendOp {
     /// SEND (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
-    Send {
-        /// Immediate data.
-        immediate: Option<Immediate>,
-    },
-    /// SEND on a UD queue pair.
-    SendTo {
-        /// The receiver.
-        to: UdDestination,
-        /// Immediate data.
-        immediate: Option<Immediate>,
-    },
+    Send { immediate: Option<Immediate> },
+    /// SEND on a UD queue pair to the receiver `to`.
+    SendTo { to: UdDestination, immediate: Option<Immediate> },
     /// SEND that invalidates the peer's type 2 window (`IBV_WR_SEND_WITH_INV`).
-    SendInvalidate {
-        /// The key.
-        rkey: RKey,
-    },
-    /// RDMA WRITE (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
-    Write {
-        /// Destination.
-        remote: Remote,
-        /// Immediate data; completes a receive request.
-        immediate: Option<Immediate>,
-    },
-    /// RDMA READ (`IBV_WR_RDMA_READ`).
-    Read {
-        /// Source.
-        remote: Remote,
-    },
-    /// Compare and swap of 8 bytes (`IBV_WR_ATOMIC_CMP_AND_SWP`). The SGEs get the old word in host
-    /// order.
-    CompareSwap {
-        /// The aligned word.
-        remote: Remote,
-        /// Expected value.
-        compare: u64,
-        /// New value.
-        swap: u64,
-    },
-    /// Fetch and add on 8 bytes (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The SGEs get the old word in host
-    /// order.
-    FetchAdd {
-        /// The aligned word.
-        remote: Remote,
-        /// Addend; the sum wraps.
-        add: u64,
-    },
-    /// Writes eight bytes atomically (`IBV_WR_ATOMIC_WRITE`).
-    AtomicWrite {
-        /// The aligned word.
-        remote: Remote,
-    },
-    /// Waits until earlier writes are visible or persistent (`IBV_WR_FLUSH`).
-    Flush {
-        /// First address, unused with `whole`.
-        remote: Remote,
-        /// Bytes.
-        length: u32,
-        /// Placement.
-        placement: Placement,
-        /// Whole region or window (`IBV_FLUSH_MR`).
-        whole: bool,
-    },
+    SendInvalidate { rkey: RKey },
+    /// RDMA WRITE to `remote` (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`). Immediate data
+    /// completes a receive request.
+    Write { remote: Remote, immediate: Option<Immediate> },
+    /// RDMA READ from `remote` (`IBV_WR_RDMA_READ`).
+    Read { remote: Remote },
+    /// Compare and swap of an aligned word of 8 bytes (`IBV_WR_ATOMIC_CMP_AND_SWP`): expected and
+    /// new value. The SGEs get the old word in host order.
+    CompareSwap { remote: Remote, compare: u64, swap: u64 },
+    /// Fetch and add on an aligned word of 8 bytes (`IBV_WR_ATOMIC_FETCH_AND_ADD`); the sum wraps.
+    /// The SGEs get the old word in host order.
+    FetchAdd { remote: Remote, add: u64 },
+    /// Writes an aligned word of 8 bytes atomically (`IBV_WR_ATOMIC_WRITE`).
+    AtomicWrite { remote: Remote },
+    /// Waits until earlier writes to `length` bytes at `remote` are visible or persistent
+    /// (`IBV_WR_FLUSH`). `whole`: to the whole region or window (`IBV_FLUSH_MR`); the address is
+    /// unused.
+    Flush { remote: Remote, length: u32, placement: Placement, whole: bool },
     /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`) locally, after earlier and before
     /// later requests.
     BindWindow(WindowBind),
     /// Invalidates this queue pair's type 2 window (`IBV_WR_LOCAL_INV`), ordered like a bind.
-    LocalInvalidate {
-        /// Key.
-        rkey: RKey,
-    },
+    LocalInvalidate { rkey: RKey },
 }
 
 impl SendOp {

@@ -21,21 +21,13 @@ pub type Pieces = Vec<(usize, usize)>;
 pub const REMOTE: Access =
     Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
+/// `Window`: a talk's, after its n-th bind, with addresses from `base`. `Spare`: a talk's region
+/// over memory from `base`.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
     Region,
-    /// A talk's window after its n-th bind, with addresses from `base`.
-    Window {
-        talk: usize,
-        window: usize,
-        generation: u32,
-        base: Option<usize>,
-    },
-    /// A talk's region over memory from `base`.
-    Spare {
-        spare: usize,
-        base: usize,
-    },
+    Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
+    Spare { spare: usize, base: usize },
     Unknown,
 }
 
@@ -194,12 +186,10 @@ pub struct Cut {
     pub side: usize,
 }
 
+/// `Reset`: both ends, `gap` apart, then reconnected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Both ends, `gap` apart, then reconnected.
-    Reset {
-        gap: Duration,
-    },
+    Reset { gap: Duration },
     Destroy,
     Error,
 }
