@@ -65,49 +65,28 @@ pub struct StationConfig {
 
 /// State of a station's addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "a state's comment describes its fields")]
 pub enum Assignment {
     /// Probing, or waiting for a lease.
     Probing,
     /// All are usable.
     Assigned,
-    /// Another host has an address.
-    Taken {
-        /// Address.
-        address: IpAddr,
-        /// Holder.
-        mac: MacAddr,
-    },
+    /// Another host has an address: the holder's MAC address.
+    Taken { address: IpAddr, mac: MacAddr },
 }
 
 /// An event for the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "an event's comment describes its fields")]
 pub enum StationEvent {
-    /// Another host claims an address of this station.
-    Conflict {
-        /// Address.
-        address: IpAddr,
-        /// Claimant.
-        mac: MacAddr,
-    },
-    /// A router reports a narrow path.
-    PathMtu {
-        /// Destination.
-        to: IpAddr,
-        /// Greatest IP packet length.
-        mtu: u32,
-    },
-    /// A server leased an address.
-    Leased {
-        /// Address.
-        address: IpAddr,
-        /// Server.
-        server: IpAddr,
-    },
-    /// A lease ended.
-    LeaseLost {
-        /// Address.
-        address: IpAddr,
-    },
+    /// Another host claims an address of this station: the claimant's MAC address.
+    Conflict { address: IpAddr, mac: MacAddr },
+    /// A router reports a narrow path to a destination: greatest IP packet length in bytes.
+    PathMtu { to: IpAddr, mtu: u32 },
+    /// A server leased this address.
+    Leased { address: IpAddr, server: IpAddr },
+    /// The lease of this address ended.
+    LeaseLost { address: IpAddr },
 }
 
 /// An arrived RoCE packet.

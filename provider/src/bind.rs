@@ -8,6 +8,7 @@ use roce_ethernet::LeaseError;
 /// Unusable address.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "an error's comment describes its fields")]
 pub enum BindError {
     /// Another program has the port.
     #[error(
@@ -16,16 +17,9 @@ pub enum BindError {
          other, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
-    /// Another user has the port.
+    /// Another user has the port: ID of the process, if visible, and of the user.
     #[error("{}", other_user(*address, *process, *user))]
-    OtherUser {
-        /// Address.
-        address: IpAddr,
-        /// Process ID, if visible.
-        process: Option<u32>,
-        /// User ID.
-        user: u32,
-    },
+    OtherUser { address: IpAddr, process: Option<u32>, user: u32 },
     /// Too many programs share the address.
     #[error(
         "too many programs share {0}: one user may have 62, `roce share` allows 20 for each user; \
@@ -37,34 +31,19 @@ pub enum BindError {
         "`roce share` has port 4791 on {address} and does not respond ({source}); restart it, or \
          choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
-    Service {
-        /// Address.
-        address: IpAddr,
-        /// System error.
-        source: io::Error,
-    },
+    Service { address: IpAddr, source: io::Error },
     /// Other users cannot be admitted.
     #[error(
         "cannot make the file in /run/roce-share by which programs find {address} ({source}); run \
          this as root"
     )]
-    NoDoor {
-        /// Address.
-        address: IpAddr,
-        /// System error.
-        source: io::Error,
-    },
-    /// A stopped process has the port.
+    NoDoor { address: IpAddr, source: io::Error },
+    /// A stopped process has the port: the process ID.
     #[error(
         "process {process} has port 4791 on {address} and is stopped; resume it (kill -CONT \
          {process}) or end it, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
-    Stopped {
-        /// Address.
-        address: IpAddr,
-        /// Process ID.
-        process: u32,
-    },
+    Stopped { address: IpAddr, process: u32 },
     /// The address is not local.
     #[error("{0} is not an address of this host; `roce devinfo` lists the usable addresses")]
     NotLocal(IpAddr),
@@ -74,17 +53,13 @@ pub enum BindError {
          programs that use them"
     )]
     LoopbackFull,
-    /// The host's addresses of 127.0.0.0/24 are in use; some sandboxes lack others.
+    /// The host's addresses of 127.0.0.0/24, up to `taken`, are in use; some sandboxes lack
+    /// others, from `missing` on.
     #[error(
         "port 4791 on {taken} is taken, by rdma_rxe or another roce device, and {missing} is not \
          an address of this host; close the other, or add one (ip address add {missing}/8 dev lo)"
     )]
-    NoLoopbackLeft {
-        /// Last address of the host.
-        taken: IpAddr,
-        /// First missing address.
-        missing: IpAddr,
-    },
+    NoLoopbackLeft { taken: IpAddr, missing: IpAddr },
     /// The loopback interface has no address.
     #[error(
         "127.0.0.1 is not an address of this host: the interface lo is down; `ip link set lo up` \
@@ -96,65 +71,33 @@ pub enum BindError {
         "cannot use {address}: the system refuses IPv6 sockets ({source}); enable IPv6, or use an \
          IPv4 address"
     )]
-    NoIpv6 {
-        /// Address.
-        address: IpAddr,
-        /// System error.
-        source: io::Error,
-    },
+    NoIpv6 { address: IpAddr, source: io::Error },
     /// A raw device lacks CAP_NET_RAW.
     #[error(
         "a raw device on {0} needs the capability CAP_NET_RAW; give it to the program (setcap \
          cap_net_raw+ep FILE), or run it as root"
     )]
     NoNetRaw(String),
-    /// Another host has the address.
+    /// Another host has the address: its MAC address.
     #[error(
         "{address} is in use: the host with the MAC address {mac} has it; choose another address"
     )]
-    Duplicate {
-        /// Address.
-        address: IpAddr,
-        /// MAC address of that host.
-        mac: MacAddr,
-    },
-    /// No server leases an address.
+    Duplicate { address: IpAddr, mac: MacAddr },
+    /// No server leased an address in the seconds tried: reason.
     #[error(
         "no DHCP lease on {interface} within {seconds} s: {error}; set ip=ADDRESS/LENGTH instead \
          of ip=dhcp"
     )]
-    NoLease {
-        /// Interface.
-        interface: String,
-        /// Seconds tried.
-        seconds: u64,
-        /// Reason.
-        error: LeaseError,
-    },
+    NoLease { interface: String, seconds: u64, error: LeaseError },
     /// The interface refuses packet sockets.
     #[error("cannot open a packet socket on {interface}: {source}")]
-    Interface {
-        /// Interface.
-        interface: String,
-        /// System error.
-        source: io::Error,
-    },
+    Interface { interface: String, source: io::Error },
     /// The interface refuses AF_XDP.
     #[error("xdp:{interface} {why}")]
-    Xdp {
-        /// Interface.
-        interface: String,
-        /// Reason.
-        why: XdpRefusal,
-    },
+    Xdp { interface: String, why: XdpRefusal },
     /// Other system error.
     #[error("cannot open UDP port 4791 on {address}: {source}")]
-    System {
-        /// Address.
-        address: IpAddr,
-        /// System error.
-        source: io::Error,
-    },
+    System { address: IpAddr, source: io::Error },
 }
 
 impl BindError {
@@ -180,6 +123,7 @@ fn other_user(address: IpAddr, process: Option<u32>, user: u32) -> String {
 /// Refusal of AF_XDP.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "a refusal's comment describes its fields")]
 pub enum XdpRefusal {
     /// The kernel lacks AF_XDP.
     #[error("needs AF_XDP, which this kernel lacks (CONFIG_XDP_SOCKETS); use raw: instead")]
@@ -202,14 +146,9 @@ pub enum XdpRefusal {
          choose another queue (queue=NUMBER)"
     )]
     QueueTaken(u32),
-    /// No such queue.
+    /// No such queue; the interface has `count`.
     #[error("has no queue {queue}: it has {count}, starting at queue=0")]
-    NoQueue {
-        /// Queue.
-        queue: u32,
-        /// Number of queues.
-        count: u32,
-    },
+    NoQueue { queue: u32, count: u32 },
     /// Existing XDP program.
     #[error(
         "already has an XDP program, perhaps of another roce device; remove it (`ip link set DEV \
@@ -230,14 +169,9 @@ pub enum XdpRefusal {
     /// Too little locked memory.
     #[error("needs more locked memory than the user's processes may have; set `ulimit -l 8192`")]
     LockedMemory,
-    /// Other system error.
+    /// Other system error; the refused operation is `what`.
     #[error("cannot be used with AF_XDP: {what}: {source}")]
-    System {
-        /// Refused operation.
-        what: &'static str,
-        /// System error.
-        source: io::Error,
-    },
+    System { what: &'static str, source: io::Error },
 }
 
 /// True if stopped by a signal or a tracer.

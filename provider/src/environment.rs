@@ -188,10 +188,9 @@ impl OpenOptions {
             let text = text(variable)?;
             match text.trim() {
                 "" => Ok(None),
-                number => match number.parse() {
-                    Ok(number) => Ok(Some(number)),
-                    Err(_) => Err(EnvironmentError::Number(variable, text)),
-                },
+                number => {
+                    number.parse().map(Some).map_err(|_| EnvironmentError::Number(variable, text))
+                }
             }
         };
         Ok(Self {

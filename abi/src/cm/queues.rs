@@ -29,13 +29,11 @@ unsafe fn create_cq(
 ) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
     let size = c_int::try_from(size).map_err(|_| Rule::CqSize)?;
     let channel = check(ibv_create_comp_channel((*id).verbs))?;
-    match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
-        Ok(cq) => Ok((cq, channel)),
-        Err(error) => {
-            ibv_destroy_comp_channel(channel);
-            Err(error)
-        }
-    }
+    let cq = check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0));
+    let cq = cq.inspect_err(|_| {
+        ibv_destroy_comp_channel(channel);
+    })?;
+    Ok((cq, channel))
 }
 
 /// Unless in use.

@@ -29,10 +29,8 @@ pub(crate) struct CommandFile {
 
 /// A sandbox may refuse `memfd_create`.
 fn new_file() -> io::Result<OwnedFd> {
-    match memfd_create(c"roce-context", MemfdFlags::CLOEXEC) {
-        Ok(file) => Ok(file),
-        Err(_) => io::pipe().map(|(reader, _)| reader.into()),
-    }
+    memfd_create(c"roce-context", MemfdFlags::CLOEXEC)
+        .or_else(|_| io::pipe().map(|(reader, _)| reader.into()))
 }
 
 static COMMAND_FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());

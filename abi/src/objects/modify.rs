@@ -102,16 +102,14 @@ fn optional(qp_type: QpType, from: State, to: State) -> u32 {
         .fold(others, |mask, &attribute| mask | bit(attribute))
 }
 
+/// `Stay`: same state, no change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transition {
-    /// Same state, no change.
     Stay,
     Init(Init),
     Rtr(Rtr, QpUpdate),
     Rts(Rts, QpUpdate),
-    Sqd {
-        notify: bool,
-    },
+    Sqd { notify: bool },
     Change(QpUpdate),
     Error,
     Reset,

@@ -29,42 +29,18 @@ pub enum FlowKind {
 /// A match or action (`ibv_flow_spec`). Only a value's masked bits count. A frame without the
 /// spec's header does not match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the enum's comment describes its fields")]
 pub enum FlowSpec {
     /// Ethernet (`IBV_FLOW_SPEC_ETH`).
-    Eth {
-        /// Value.
-        value: EthFilter,
-        /// Mask.
-        mask: EthFilter,
-    },
+    Eth { value: EthFilter, mask: EthFilter },
     /// IPv4 (`IBV_FLOW_SPEC_IPV4`, `IBV_FLOW_SPEC_IPV4_EXT`).
-    Ipv4 {
-        /// Value.
-        value: Ipv4Filter,
-        /// Mask.
-        mask: Ipv4Filter,
-    },
+    Ipv4 { value: Ipv4Filter, mask: Ipv4Filter },
     /// IPv6 (`IBV_FLOW_SPEC_IPV6`).
-    Ipv6 {
-        /// Value.
-        value: Ipv6Filter,
-        /// Mask.
-        mask: Ipv6Filter,
-    },
+    Ipv6 { value: Ipv6Filter, mask: Ipv6Filter },
     /// TCP (`IBV_FLOW_SPEC_TCP`).
-    Tcp {
-        /// Value.
-        value: PortFilter,
-        /// Mask.
-        mask: PortFilter,
-    },
+    Tcp { value: PortFilter, mask: PortFilter },
     /// UDP (`IBV_FLOW_SPEC_UDP`).
-    Udp {
-        /// Value.
-        value: PortFilter,
-        /// Mask.
-        mask: PortFilter,
-    },
+    Udp { value: PortFilter, mask: PortFilter },
     /// Tag of completions (`IBV_FLOW_SPEC_ACTION_TAG`).
     Tag(u32),
     /// Frames are dropped and counted (`IBV_FLOW_SPEC_ACTION_DROP`).

@@ -17,6 +17,7 @@ use crate::{
 /// Refused call. Only [`Failed`](Self::Failed) changes state.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "an error's comment describes its fields")]
 pub enum CmError {
     /// Wrong state (`EINVAL`).
     #[error("not possible in state {0:?}")]
@@ -90,14 +91,9 @@ pub enum CmError {
     /// Already a member (`EADDRINUSE`).
     #[error("already a member of {0}")]
     Joined(IpAddr),
-    /// Failed operation of an id without a channel.
+    /// Failed operation of an id without a channel: event of the failure, and reason.
     #[error("{event}: {status}")]
-    Failed {
-        /// Event of the failure.
-        event: EventKind,
-        /// Reason.
-        status: Status,
-    },
+    Failed { event: EventKind, status: Status },
     /// Failed name resolution, or another system error.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -1,6 +1,6 @@
 use std::{
     os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, MutexGuard, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use roce_transport::{adapter::Adapter, event::Counters, time::Instant};
@@ -103,7 +103,7 @@ impl Engine {
     pub(super) fn publish(&self) {
         let mut publishers = self.publishers.lock();
         if !publishers.is_empty() {
-            let report = Report::of(&mut self.lock_shard());
+            let report = Report::of(&mut self.shard.lock());
             report.publish(&mut publishers);
         }
     }
@@ -114,11 +114,6 @@ impl Engine {
 
     pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         self.shard.try_lock().map(Locked::new)
-    }
-
-    /// Locks without a section.
-    pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
-        self.shard.lock()
     }
 
     pub(super) fn let_others_in(&self) {

@@ -25,25 +25,12 @@ pub enum Incident {
 
 /// Device rule.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "a rule's comment describes its fields")]
 pub enum DeviceRule {
-    /// Requests complete with this status.
-    Complete {
-        /// Queue.
-        queue: Queue,
-        /// Queue pair; `None`: any.
-        qpn: Option<Qpn>,
-        /// Frequency.
-        often: Often,
-        /// Status.
-        status: WcStatus,
-    },
-    /// Event after the rule is given, or the device opened.
-    At {
-        /// Delay.
-        after: Duration,
-        /// Event.
-        incident: Incident,
-    },
+    /// Requests at a queue, of a queue pair or of any (`None`), complete so often with this status.
+    Complete { queue: Queue, qpn: Option<Qpn>, often: Often, status: WcStatus },
+    /// Event this time after the rule is given, or the device opened.
+    At { after: Duration, incident: Incident },
     /// Connection requests are rejected.
     Reject(Often),
 }

@@ -279,18 +279,11 @@ pub trait AddressSetLink {
 
 /// State left by ended processes of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "a state's comment describes its fields")]
 pub enum Ended {
-    /// A process at a shared address. This process notifies the remaining peers.
-    Here {
-        /// Shared address.
-        address: IpAddr,
-        /// Its partition, reserved until [settled].
-        ///
-        /// [settled]: SharingLink::settle
-        partition: IdPartition,
-        /// Connections of the ended process.
-        records: Vec<ConnRecord>,
-    },
+    /// A process at a shared address, with its connections. This process notifies the remaining
+    /// peers. The partition is reserved until [settled](SharingLink::settle).
+    Here { address: IpAddr, partition: IdPartition, records: Vec<ConnRecord> },
     /// Connections whose peers at other addresses ended.
     There(Vec<ConnId>),
 }

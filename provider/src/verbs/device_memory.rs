@@ -50,22 +50,16 @@ impl Drop for DmInner {
 /// Error of allocating or registering device memory.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "an error's comment describes its fields")]
 pub enum DeviceMemoryError {
     /// No device memory.
     #[error("the device has no memory for programs: max_dm_size is 0")]
     Missing,
-    /// Zero, or more than the rest.
+    /// Zero bytes, or more than the rest: `used` of the device's `limit` are in use.
     #[error(
         "cannot allocate {length} bytes: {used} of the {limit} bytes of device memory are in use"
     )]
-    Size {
-        /// Bytes requested.
-        length: usize,
-        /// Bytes of the device.
-        limit: usize,
-        /// Bytes in use.
-        used: usize,
-    },
+    Size { length: usize, limit: usize, used: usize },
     /// Range outside the memory.
     #[error("bytes {0:?} are not inside the device memory")]
     Range(Range<usize>),

@@ -425,18 +425,14 @@ opaque_debug!(QueuePair, |this| context: this.inner.context, qpn: this.inner.qpn
 /// Error of attaching to a multicast group; nothing changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "an error's comment describes its fields")]
 pub enum AttachError {
     /// Refused by the adapter.
     #[error(transparent)]
     Adapter(#[from] McastError),
-    /// The link cannot join.
+    /// The link cannot join the group.
     #[error("cannot join {group}: {source}")]
-    Join {
-        /// The group.
-        group: Gid,
-        /// System error.
-        source: io::Error,
-    },
+    Join { group: Gid, source: io::Error },
 }
 
 impl QueuePair {

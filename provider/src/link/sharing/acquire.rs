@@ -29,6 +29,7 @@ const ENDING_TRIES: usize = 50;
 
 /// Path to other processes of the same user, host and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "a path's comment describes its fields")]
 pub enum Locality {
     /// Through the network stack, like any other host.
     Network,
@@ -37,15 +38,10 @@ pub enum Locality {
     /// As `SharedMemory`, and processes may share addresses, each with a
     /// [partition](crate::link::SharingLink::partition) of the numbers. The first process receives
     /// for all and must keep [receiving](crate::link::Link::receive); otherwise another takes over.
-    SharedAddress {
-        /// Preferred partition, modulo their number; if taken, the next free partition.
-        partition: u8,
-    },
-    /// As `Network`, but links of this process may share addresses.
-    SharedInProcess {
-        /// Preferred partition, as above.
-        partition: u8,
-    },
+    /// `partition`: the preferred one, modulo their number; if taken, the next free partition.
+    SharedAddress { partition: u8 },
+    /// As `Network`, but links of this process may share addresses. `partition` as above.
+    SharedInProcess { partition: u8 },
 }
 
 impl Locality {
