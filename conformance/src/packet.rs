@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use roce_transport::{
     addr::{PKey, QKey, Qpn},
+    defaults,
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, FrameFields, HEADERS_MAX,
@@ -359,32 +360,18 @@ pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Di
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct HeaderFields {
-    reth: Reth,
-    length: Option<u32>,
-    aeth: Aeth,
-    immediate: u32,
-    swap: u64,
-    compare: u64,
-    found: u64,
-    feth: Feth,
-    deth: Deth,
-}
-
-impl Default for HeaderFields {
-    fn default() -> Self {
-        Self {
-            reth: Reth::default(),
-            length: None,
-            aeth: Aeth { syndrome: Syndrome::ACK, msn: Msn::new(0) },
-            immediate: 0,
-            swap: 0,
-            compare: 0,
-            found: 0,
-            feth: Feth { placement: 1, selectivity: 0 },
-            deth: Deth { qkey: QKey(0), source_qp: Qpn::new(0) },
-        }
+defaults! {
+    #[derive(Clone, Copy, Debug)]
+    HeaderFields {
+        reth: Reth = Reth::default();
+        length: Option<u32> = None;
+        aeth: Aeth = Aeth { syndrome: Syndrome::ACK, msn: Msn::new(0) };
+        immediate: u32 = 0;
+        swap: u64 = 0;
+        compare: u64 = 0;
+        found: u64 = 0;
+        feth: Feth = Feth { placement: 1, selectivity: 0 };
+        deth: Deth = Deth { qkey: QKey(0), source_qp: Qpn::new(0) };
     }
 }
 

@@ -18,15 +18,10 @@ pub enum SourcePort {
     PerFlow,
 }
 
-/// Addresses and header fields of a flow.
+/// Headers of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
-    pub(crate) src_port: u16,
-    pub(crate) traffic_class: u8,
-    pub(crate) hop_limit: u8,
-    pub(crate) frame: FrameFields,
+    pub(crate) net: NetHeader,
     pub(crate) flow: Option<IcrcFlow>,
 }
 
@@ -174,15 +169,7 @@ impl GidTable {
         let frame = FrameFields::new(self.version(av.sgid_index), av.service_level, av.flow_label);
         let ident = Ident::Likely(0);
         let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
-        (src.is_ipv4() == dst.is_ipv4()).then(|| Path {
-            src,
-            dst,
-            src_port,
-            traffic_class,
-            hop_limit,
-            frame,
-            flow: IcrcFlow::of(&net),
-        })
+        (src.is_ipv4() == dst.is_ipv4()).then(|| Path { net, flow: IcrcFlow::of(&net) })
     }
 }
 
@@ -197,7 +184,7 @@ mod tests {
         gids.set(Vec::from([own.into()]));
         let port = |gids: &GidTable, qpn| {
             let av = AddressVector::new(peer.into(), 0);
-            gids.path(&av, Qpn::new(qpn), Qpn::new(qpn)).map(|path| path.src_port)
+            gids.path(&av, Qpn::new(qpn), Qpn::new(qpn)).map(|path| path.net.src_port)
         };
         assert_eq!(port(&gids, 0x11), Some(4791));
         gids.set_flow_ports(own, Vec::from([61_000, 61_001]));

@@ -273,7 +273,7 @@ impl Adapter {
             let changed = adapter.with_qp(index, now, change);
             adapter.record_transition(now, index, from);
             let Common { peer, qp_type, .. } = &adapter.qps[index].common;
-            let peer = peer.path.filter(|_| qp_type.is_reliable()).map(|path| path.dst);
+            let peer = peer.path.filter(|_| qp_type.is_reliable()).map(|path| path.net.dst);
             if let Some(next) = adapter.sending.destinations.assign(index, peer) {
                 adapter.make_ready(next);
             }
@@ -380,7 +380,7 @@ impl Adapter {
             let qps = &self.qps;
             self.sending.turns.sort_fresh_by_key(VISITS, |index| {
                 let path = qps.get(index)?.common.peer.path?;
-                Some((path.src_port, path.dst))
+                Some((path.net.src_port, path.net.dst))
             });
         }
         let mut visits = VISITS;
@@ -423,7 +423,8 @@ impl Adapter {
                 let Some(path) = self.qps[index].path() else { break (false, false) };
                 buffer.commit(&built, path, false);
                 self.reports.counters.count_sent(1, built.length + ICRC_LEN);
-                self.reports.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
+                self.reports.counters.sent_multicast_packets +=
+                    u64::from(path.net.dst.is_multicast());
                 self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
                 bytes +=
@@ -435,8 +436,7 @@ impl Adapter {
             } else {
                 self.sending.end(turn, bytes, has_more);
             }
-            self.qps.set_timer(index);
-            self.record_headroom(index, now);
+            self.reschedule(index, now);
             self.count_since(counted);
             self.check_cqs(now);
             if full {
@@ -470,14 +470,12 @@ impl Adapter {
             let built = Built::new(single.length);
             buffer.commit(&built, path, part > 0);
             counters.count_sent(1, single.length + ICRC_LEN);
-            counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
+            counters.sent_multicast_packets += u64::from(path.net.dst.is_multicast());
             part += (single.length as u64).max(LEAST_PART);
             requests |= single.is_request;
             if !qp.may_send() {
                 if requests {
-                    let deadline = qp.deadline();
-                    self.qps.timers.set(turn.index, deadline);
-                    self.record_headroom(turn.index, now);
+                    self.reschedule(turn.index, now);
                 }
                 return (part, part < turn.bytes);
             }
@@ -562,8 +560,12 @@ impl Adapter {
         }
     }
 
-    pub(super) fn record_headroom(&mut self, index: usize, now: Instant) {
-        let next = self.sending.record_headroom(index, &mut self.qps[index], now);
+    /// Sets the timer, and lets queue pairs send that waited for credits.
+    pub(super) fn reschedule(&mut self, index: usize, now: Instant) {
+        let qp = &mut self.qps[index];
+        let deadline = qp.deadline();
+        let next = self.sending.record_headroom(index, qp, now);
+        self.qps.timers.set(index, deadline);
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
@@ -575,11 +577,9 @@ impl Adapter {
     ) -> R {
         let (qp, mut env) = self.split(index, now);
         let result = act(qp, &mut env);
-        let deadline = qp.deadline();
         self.record_decisions(now, index);
-        self.qps.timers.set(index, deadline);
         self.make_ready(index);
-        self.record_headroom(index, now);
+        self.reschedule(index, now);
         self.check_cqs(now);
         result
     }

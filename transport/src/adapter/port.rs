@@ -43,11 +43,11 @@ impl Adapter {
         for (_, qp) in self.qps.iter_mut() {
             let Common { qpn, peer, .. } = &mut qp.common;
             if let (Some(av), Some(path)) = (&peer.av, &mut peer.path)
-                && path.src == address
+                && path.net.src == address
                 && let Some(new) = self.resources.gids.path(av, *qpn, peer.qpn)
-                && new.src == address
+                && new.net.src == address
             {
-                (path.src_port, path.flow) = (new.src_port, new.flow);
+                (path.net.src_port, path.flow) = (new.net.src_port, new.flow);
             }
         }
     }

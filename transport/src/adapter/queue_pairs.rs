@@ -61,11 +61,6 @@ impl QueuePairs {
         Some((index, self.all.remove(index)))
     }
 
-    #[inline]
-    pub(super) fn set_timer(&mut self, index: usize) {
-        self.timers.set(index, self.all.get(index).and_then(Qp::deadline));
-    }
-
     pub(super) fn pop_due(&mut self, now: Instant, left: &mut usize) -> Option<usize> {
         let all = &self.all;
         self.timers.pop_due(now, left, |index| all.get(index).and_then(Qp::deadline))

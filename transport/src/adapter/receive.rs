@@ -171,9 +171,7 @@ impl Adapter {
             sending.make_ready(index);
         }
         if disposition != Disposition::Executed {
-            let deadline = qp.deadline();
-            qps.timers.set(index, deadline);
-            self.record_headroom(index, now);
+            self.reschedule(index, now);
         }
         self.check_cqs(now);
         self.count_arrival(bytes);
@@ -279,13 +277,13 @@ impl Adapter {
         }
         self.check_state(index, bth)?;
         if let Some(path) = &common.peer.path {
-            if path.dst != net.src {
+            if path.net.dst != net.src {
                 return Err(DropReason::SourceAddress);
             }
-            if path.src != net.dst {
+            if path.net.src != net.dst {
                 return Err(DropReason::DestinationAddress);
             }
-            if path.frame.version() != net.frame.version() {
+            if path.net.frame.version() != net.frame.version() {
                 return Err(DropReason::RoceVersion);
             }
         } else if !self.resources.gids.contains(net.dst.into()) {

@@ -70,7 +70,7 @@ impl Transmit {
     }
 
     fn goes(&self, path: &Path, traffic_class: u8) -> bool {
-        let Path { src, dst, src_port, hop_limit, frame, .. } = *path;
+        let NetHeader { src, dst, src_port, hop_limit, frame, .. } = path.net;
         (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit, self.frame)
             == (src, dst, src_port, traffic_class, hop_limit, frame)
     }
@@ -232,7 +232,7 @@ impl TransmitBuffer {
     /// packet.
     pub(super) fn commit(&mut self, built: &Built, path: &Path, is_like_last: bool) {
         let Built { length: body, traffic_class, rxe_flush } = *built;
-        let traffic_class = traffic_class.unwrap_or(path.traffic_class);
+        let traffic_class = traffic_class.unwrap_or(path.net.traffic_class);
         let start = self.len;
         let end = start + body + ICRC_LEN;
         self.len = end;
@@ -253,7 +253,7 @@ impl TransmitBuffer {
                 count
             }
             _ => {
-                let Path { src, dst, src_port, hop_limit, frame, .. } = *path;
+                let NetHeader { src, dst, src_port, hop_limit, frame, .. } = path.net;
                 self.runs.push(Transmit {
                     src,
                     dst,

@@ -196,7 +196,7 @@ fn request(common: &Common, connect: &Connect<'_>, path: &Path) -> Req {
         primary: ReqPath {
             local_lid: 0xFFFF,
             remote_lid: 0xFFFF,
-            local_gid: path.src.into(),
+            local_gid: path.net.src.into(),
             remote_gid: connect.av.dgid,
             flow_label: connect.av.flow_label & 0xF_FFFF,
             rate: 0,

@@ -39,10 +39,10 @@ pub(crate) struct CmPath {
 
 impl CmPath {
     pub(crate) const fn peer(&self) -> IpAddr {
-        self.path.dst
+        self.path.net.dst
     }
 
     pub(crate) const fn own(&self) -> IpAddr {
-        self.path.src
+        self.path.net.src
     }
 }

@@ -31,7 +31,7 @@ use crate::{
 /// Communication manager of an adapter.
 ///
 /// After each call, drain `poll_event` and `poll_transmit`, then read `poll_timeout`.
-#[derive(derive_more::Debug)]
+#[derive(Default, derive_more::Debug)]
 #[debug("Connections {{ count: {}, .. }}", self.count())]
 pub struct Connections {
     pub(super) common: Common,
@@ -57,14 +57,7 @@ pub(super) type Conns = HashMap<u32, Connection, IdHasher>;
 
 impl Connections {
     pub(crate) fn new(config: CmConfig, guid: u64) -> Self {
-        Self {
-            common: Common { config, guid, ..Common::default() },
-            conns: Conns::default(),
-            by_remote_id: BTreeMap::new(),
-            by_remote_qpn: BTreeMap::new(),
-            resolutions: BTreeSet::new(),
-            psn: Psn::default(),
-        }
+        Self { common: Common { config, guid, ..Common::default() }, ..Self::default() }
     }
 
     /// State of a connection or resolution; `None` after its end.

@@ -242,9 +242,9 @@ impl PeerEnd {
         match (&self.incoming, &self.path) {
             (Some(flow), Some(_)) => flow.has(net),
             (None, Some(path)) => {
-                path.dst == net.src
-                    && path.src == net.dst
-                    && path.frame.version() == net.frame.version()
+                path.net.dst == net.src
+                    && path.net.src == net.dst
+                    && path.net.frame.version() == net.frame.version()
             }
             (_, None) => false,
         }

@@ -151,9 +151,9 @@ impl Qp {
         // ECN is only for services that react to CNPs
         if env.resources.congestion.ecn
             && self.common.qp_type.is_reliable()
-            && path.traffic_class & 3 == 0
+            && path.net.traffic_class & 3 == 0
         {
-            path.traffic_class |= ECT_0;
+            path.net.traffic_class |= ECT_0;
         }
         Ok(path)
     }

@@ -22,14 +22,23 @@ use crate::{
 };
 
 /// The message being received. `region` is `None` for 0 bytes, which need no key.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) enum Message {
+    #[default]
     None,
-    Send { wqe: RecvWqe, received: u64 },
-    Write { region: Option<Arc<Region>>, address: u64, done: u32, length: u32 },
+    Send {
+        wqe: RecvWqe,
+        received: u64,
+    },
+    Write {
+        region: Option<Arc<Region>>,
+        address: u64,
+        done: u32,
+        length: u32,
+    },
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
@@ -80,21 +89,7 @@ impl Refused {
 
 impl Responder {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self {
-            queue: RecvQueue::new(capacity),
-            expected: Psn::default(),
-            msn: Msn::default(),
-            acknowledged: Psn::default(),
-            acknowledged_msn: Msn::default(),
-            nak_sent: false,
-            unplaced: Psn::default(),
-            ahead: None,
-            message: Message::None,
-            replay: ReplayRing::default(),
-            placements: Placements::default(),
-            responses: Responses::default(),
-            min_rnr_timer: 0,
-        }
+        Self { queue: RecvQueue::new(capacity), ..Self::default() }
     }
 
     pub(crate) fn start(&mut self, psn: Psn, attr: &ResponderAttr) {

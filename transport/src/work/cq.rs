@@ -194,15 +194,7 @@ impl CompletionQueue {
 
     /// Polls up to `to.len()` completions; returns how many.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
-        let mut count = 0;
-        for slot in to {
-            match self.pop() {
-                Some(wc) => *slot = wc,
-                None => break,
-            }
-            count += 1;
-        }
-        count
+        to.iter_mut().map_while(|slot| self.pop().map(|wc| *slot = wc)).count()
     }
 
     /// Takes the oldest completion.

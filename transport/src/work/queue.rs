@@ -327,7 +327,7 @@ impl AbandonedRequests {
     }
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct RecvQueue {
     wqes: VecDeque<RecvWqe>,
     capacity: u32,

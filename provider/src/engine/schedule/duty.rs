@@ -47,7 +47,7 @@ pub(in crate::engine) struct Seen {
     pub(in crate::engine) has_handed_over: bool,
 }
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(in crate::engine) struct Duties {
     activity: u64,
     /// The program has served since the previous check.
@@ -65,15 +65,7 @@ pub(in crate::engine) struct Duties {
 
 impl Duties {
     pub(in crate::engine) fn new(activity: u64) -> Self {
-        Self {
-            activity,
-            program_serves: false,
-            looks: 0,
-            absence: Backoff::default(),
-            loop_absences: 0,
-            loop_pauses: 0,
-            apart: Backoff::default(),
-        }
+        Self { activity, ..Self::default() }
     }
 
     pub(in crate::engine) fn decide(&mut self, seen: Seen, now: Instant) -> Duty {
