@@ -455,7 +455,7 @@ fn a_program_that_is_preempted_is_not_absent() {
 
 #[test]
 fn event_loops_exchange_messages() {
-    let least = [(4, 1, 100_000), (4, 2, 45_000), (20, 1, 130_000), (20, 2, 220_000)];
+    let least = [(4, 1, 100_000), (4, 2, 45_000), (20, 1, 130_000), (20, 2, 210_000)];
     for (connections, processors, least) in least {
         let mut simulation = Simulation::new(processors, Costs::default());
         let [a, b] = Device::pair(&mut simulation, connections);

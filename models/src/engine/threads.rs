@@ -166,7 +166,7 @@ pub fn a_thread_with_an_event_loop_on_the_sockets_is_woken() {
             }
             engine.progress();
             system.wait_in_loop(1);
-            engine.serve_in_loop(|| system.has(1));
+            engine.serve_in_loop(true, || system.has(1));
             thread::yield_now(); // the lock may still be taken
         }
     });

@@ -326,7 +326,8 @@ impl Device {
         self.count_use(index);
         let queue = &self.queues[index];
         queue.is_quiet.store(true, Relaxed);
-        let is_woken = self.engine.serve_in_loop(|| queue.has_event());
+        let was_guessed = self.is_guessed.swap(false, Relaxed);
+        let is_woken = self.engine.serve_in_loop(was_guessed, || queue.has_event());
         let is_taken = self.take_event(index);
         queue.is_quiet.store(false, Relaxed);
         if is_taken {
@@ -335,7 +336,7 @@ impl Device {
         if is_woken {
             self.engine.count_empty_wakeup();
         }
-        let was_guessed = self.is_guessed.swap(!is_woken, Relaxed);
+        self.is_guessed.store(!is_woken, Relaxed);
         let may_disarm = !self.finds_none.load(Relaxed) && (is_woken || !was_guessed);
         if may_disarm && queue.is_armed.swap(false, Relaxed) {
             self.engine.add_event();

@@ -84,7 +84,7 @@ impl CmId {
             return self.finish(&[EventKind::Established, EventKind::ConnectResponse]);
         }
         context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
-            let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
+            let (adapter, _, dispatcher) = shard.parts::<CmDispatcher>();
             let mut state = self.shared().state();
             let conn = match &connect {
                 Some(connect) => adapter.cm_connect(now, connect)?,
@@ -262,7 +262,7 @@ impl CmId {
         act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, CmError>,
     ) -> Result<(), CmError> {
         inner.device_addr()?.context.inner.engine.command_shard(|shard, now| {
-            let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
+            let (adapter, _, dispatcher) = shard.parts::<CmDispatcher>();
             let (conn, state) = {
                 let state = self.shared().state();
                 (state.conn.ok_or(CmError::State(state.state))?, state.state)

@@ -138,7 +138,7 @@ impl IdInner {
         self.events.channel.attach(&device_addr.context, device_addr.opened);
         let ip = Some(device_addr.ip);
         device_addr.context.inner.engine.command_shard(|shard, _| {
-            shard.adapter_and_sink::<CmDispatcher>().1.attach(shared, ip, 0);
+            shard.sink::<CmDispatcher>().attach(shared, ip, 0);
         });
         self.device_addr = Some(device_addr);
     }
@@ -330,7 +330,7 @@ impl Drop for IdHandle {
         }
         if let Some(own) = &inner.device_addr {
             own.context.inner.engine.command_shard(|shard, now| {
-                let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
+                let (adapter, _, dispatcher) = shard.parts::<CmDispatcher>();
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
                     dispatcher.conns.remove(&conn);
@@ -344,7 +344,7 @@ impl Drop for IdHandle {
             let Some(request) = raw.request else { continue };
             let Some(context) = inner.listener.devices.get(request.device) else { continue };
             context.inner.engine.command_shard(|shard, now| {
-                let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
+                let (adapter, _, dispatcher) = shard.parts::<CmDispatcher>();
                 dispatcher.conns.remove(&request.conn);
                 adapter.cm_mut().destroy(now, request.conn);
             });

@@ -83,7 +83,7 @@ impl World {
             private_data,
         };
         self.a.inner.engine.command_shard(|shard, now| {
-            let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
+            let (adapter, _, dispatcher) = shard.parts::<CmDispatcher>();
             let conn = adapter.cm_connect(now, &request).unwrap();
             dispatcher.conns.insert(conn, id.shared().clone());
             conn
@@ -239,7 +239,7 @@ fn nothing_is_left_behind() {
     assert!(kept.iter().all(|id| id.strong_count() == 0));
     for context in [&a, &b] {
         context.inner.engine.command_shard(|shard, _| {
-            assert!(shard.adapter_and_sink::<CmDispatcher>().1.is_empty());
+            assert!(shard.sink::<CmDispatcher>().is_empty());
         });
     }
 }

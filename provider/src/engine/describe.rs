@@ -22,11 +22,11 @@ impl Engine {
     fn describe(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "engine: now {}, sleeps until {}, {} next for the lock, {} threads of the program on \
+            "engine: now {}, sleeps until {}, lock wanted {}, {} threads of the program on \
              the sockets, handed over {}, {} calls",
             clock::now().as_nanos(),
             self.background.sleeps_until.load(Ordering::SeqCst),
-            self.shard.waiting(),
+            self.shard.is_wanted(),
             self.waits.socket_waiters.load(Ordering::SeqCst),
             self.waits.handed_over.load(Ordering::SeqCst),
             self.calls.activity.load(Ordering::SeqCst),

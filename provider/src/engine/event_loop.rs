@@ -86,9 +86,11 @@ impl Engine {
     }
 
     /// Serves until `is_there` or nothing arrives; true if arrivals may have woken the program.
-    pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
-        let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
-        if is_woken {
+    /// Without `looks` at the sockets, a system call, a wakeup without messages is missed.
+    pub(crate) fn serve_in_loop(&self, looks: bool, is_there: impl Fn() -> bool) -> bool {
+        let in_loop = self.is_in_loop();
+        let mut is_woken = in_loop && looks && self.are_sockets_readable();
+        if in_loop {
             self.lock().look();
         }
         while self.progress() > 0 && !is_there() {

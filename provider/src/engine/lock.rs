@@ -61,10 +61,6 @@ impl ShardLock {
         self.shard.try_lock()
     }
 
-    pub(super) fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::SeqCst)
-    }
-
     /// Resets the count in a forked child.
     pub(super) fn forget_waiting(&self) {
         self.waiting.store(0, Ordering::SeqCst);

@@ -115,10 +115,6 @@ impl Shard {
         self.sinks.of()
     }
 
-    pub(crate) fn adapter_and_sink<S: EventSink + Default>(&mut self) -> (&mut Adapter, &mut S) {
-        (&mut self.adapter, self.sinks.of())
-    }
-
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
         totals.socket_drops += self.port.link.socket_drops();

@@ -229,15 +229,16 @@ impl ChannelInner {
         let event_loop = self.event_loop.as_ref()?;
         let engine = &self.context.inner.engine;
         event_loop.count_use(|| true);
-        let (is_woken, event) =
-            self.notifier.pop_made(|| engine.serve_in_loop(|| !self.notifier.is_empty()));
+        let was_guessed = event_loop.take_guess();
+        let serve = || engine.serve_in_loop(was_guessed, || !self.notifier.is_empty());
+        let (is_woken, event) = self.notifier.pop_made(serve);
         if let Some(event) = event {
             return self.taken(&event).or_else(|| self.take());
         }
         if is_woken {
             engine.count_empty_wakeup();
         }
-        if let Some(cq) = event_loop.disarm_one(is_woken) {
+        if let Some(cq) = event_loop.disarm_one(is_woken, was_guessed) {
             engine.add_event();
             return self.taken(&cq).or_else(|| self.take());
         }

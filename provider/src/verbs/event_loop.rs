@@ -111,11 +111,15 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
+    pub(super) fn take_guess(&self) -> bool {
+        self.is_guessed.swap(false, Ordering::Relaxed)
+    }
+
     /// Disarms a queue for a program that may take a wakeup without an event as an error.
     /// `is_woken` misses some wakeups, as when another thread consumes a peer's, but hardly two in
     /// a row.
-    pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<Q>> {
-        let was_guessed = self.is_guessed.swap(!is_woken, Ordering::Relaxed);
+    pub(super) fn disarm_one(&self, is_woken: bool, was_guessed: bool) -> Option<Weak<Q>> {
+        self.is_guessed.store(!is_woken, Ordering::Relaxed);
         if self.finds_none.load(Ordering::Relaxed) || !is_woken && was_guessed {
             return None;
         }
