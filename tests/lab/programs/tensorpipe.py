@@ -20,5 +20,7 @@ def case(name, place, tcp):
     def side(role, address, *lines):
         return Program(("{tensorpipe_pingpong}", transport, role, address), (*lines, "all right"))
 
+    run = ("-d", "roce_eth0") if place == "hosts" else ()
     client = side("connect", f"{{server}}:{PORT}", r"65536 B: round trip [\d.]+ us")
-    return Case(name, place, client, side("listen", f"{{own}}:{PORT}"), f"tcp:{PORT}")
+    server = side("listen", f"{{own}}:{PORT}")
+    return Case(name, place, client, server, f"tcp:{PORT}", run=run)
