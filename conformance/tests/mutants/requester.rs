@@ -95,7 +95,11 @@ pub(super) fn requester() -> Vec<Row> {
             }),
         ),
         ("waits too long", "retry/timeout-8", Connect(|it| it.requester.timeout += 3)),
-        ("waits too short", "retry/patience-16", Connect(|it| it.requester.timeout -= 3)),
+        (
+            "waits too short",
+            "retry/patience-16",
+            Connect(|it| it.requester.timeout = it.requester.timeout.saturating_sub(3)),
+        ),
         (
             "repeats once too often",
             "retry/no-answer-2",
