@@ -186,9 +186,9 @@ impl CallId {
     }
 
     pub(super) fn similar(word: &str) -> String {
-        let word = word.get(..64).unwrap_or(word); // no name is longer
+        let word: String = word.chars().take(64).collect(); // no name is longer
         let distance = |name: &str| {
-            levenshtein(word, name).min(levenshtein(word, name.trim_start_matches("rdma_")))
+            levenshtein(&word, name).min(levenshtein(&word, name.trim_start_matches("rdma_")))
         };
         let mut names: Vec<_> =
             Self::all().map(|call| call.name().trim_start_matches("ibv_")).collect();
@@ -244,5 +244,7 @@ mod tests {
         }
         assert!(FAMILIES.iter().all(|family| !names(family).is_empty()));
         assert!(CallId::similar("creat_cq").starts_with("create_cq, "));
+        let long = format!("x{}", "é".repeat(64));
+        assert_eq!(CallId::similar(&long), CallId::similar(&format!("{long}modify_qp")));
     }
 }
