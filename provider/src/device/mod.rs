@@ -375,12 +375,12 @@ impl Device {
     }
 
     fn open_watched(&self, options: &OpenOptions) -> Result<Watched, OpenError> {
-        let (seed, sockets) = (options.random_seed()?[0], options.sockets());
-        let locality = options.locality(seed);
+        let locality = || options.random_seed().map(|seed| options.locality(seed[0]));
+        let sockets = options.sockets();
         let link = match &self.kind {
             Kind::Raw(station, xdp) => return self.open_raw(station, *xdp, options),
-            Kind::Loopback(but) => UdpLink::bind_loopback(*but, locality, sockets)?,
-            Kind::Address | Kind::Interface => UdpLink::bind(&self.places(), locality, sockets)?,
+            Kind::Loopback(but) => UdpLink::bind_loopback(*but, locality()?, sockets)?,
+            Kind::Address | Kind::Interface => UdpLink::bind(&self.places(), locality()?, sockets)?,
         };
         self.watched(link, options)
     }
