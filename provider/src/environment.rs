@@ -9,8 +9,6 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Once};
 use roce_transport::congestion::CongestionConfig;
 use thiserror::Error;
 use tracing::warn;
-#[cfg(feature = "log")]
-use tracing_subscriber::layer::SubscriberExt;
 
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
@@ -234,8 +232,7 @@ fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
 pub fn init_log() -> Result<(), EnvironmentError> {
     let level = text(LOG)?;
     if level.is_empty() {
-        let lines = tracing_subscriber::registry().with(notice::Lines);
-        let _ = tracing::subscriber::set_global_default(lines);
+        let _ = tracing::subscriber::set_global_default(notice::Lines);
         return Ok(());
     }
     let level: tracing::Level = level.trim().parse().map_err(|_| EnvironmentError::Log(level))?;
