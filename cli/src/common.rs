@@ -340,8 +340,7 @@ impl EventLoop {
 
 /// Returns when a descriptor is ready, the time is over, or a signal has come.
 pub(crate) fn wait(descriptors: &mut [PollFd<'_>], time: Option<Duration>) -> Result<(), String> {
-    let time = time
-        .map(|time| Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() });
+    let time = time.and_then(|time| Timespec::try_from(time).ok()); // forever if too long
     match poll(descriptors, time.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(format!("cannot wait: {error}")),
