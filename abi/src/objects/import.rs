@@ -17,9 +17,7 @@ calls!(
     }
 
     fn ibv_unimport_pd(pd: *mut ibv_pd) {
-        if Pd::get(pd).is_ok() {
-            drop(Pd::from_raw(pd));
-        }
+        let _ = call::destroy::<Pd>(pd, |_| Ok(())); // no value in C
     }
 
     /// The importer does not know the memory's address.
@@ -31,9 +29,7 @@ calls!(
     }
 
     fn ibv_unimport_mr(mr: *mut ibv_mr) {
-        if Mr::get(mr).is_ok() {
-            drop(Mr::from_raw(mr));
-        }
+        let _ = call::destroy::<Mr>(mr, |_| Ok(())); // no value in C
     }
 
     fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
@@ -43,9 +39,7 @@ calls!(
     }
 
     fn ibv_unimport_dm(dm: *mut ibv_dm) {
-        if Dm::get(dm).is_ok() {
-            drop(Dm::from_raw(dm));
-        }
+        let _ = call::destroy::<Dm>(dm, |_| Ok(())); // no value in C
     }
 );
 
