@@ -13,7 +13,10 @@ use roce_provider::{
 };
 
 use crate::{
-    layout::{ibv_context, ibv_cq, ibv_pd},
+    layout::{
+        consts::{IBV_QP_INIT_ATTR_PD, IBV_QPT_RC},
+        ibv_context, ibv_cq, ibv_pd, ibv_qp_cap, ibv_qp_init_attr_ex,
+    },
     objects::{command_file::CommandFile, context, cq::Cq, device, object::Object, pd, table},
 };
 
@@ -44,6 +47,19 @@ impl Allocated {
     pub(crate) fn new(context: &Opened) -> Self {
         // SAFETY: An open context.
         Self(unsafe { pd::ibv_alloc_pd(context.0) })
+    }
+
+    /// For a reliable connection.
+    pub(crate) fn init_attr(&self, cq: *mut ibv_cq, cap: ibv_qp_cap) -> ibv_qp_init_attr_ex {
+        ibv_qp_init_attr_ex {
+            send_cq: cq,
+            recv_cq: cq,
+            cap,
+            qp_type: IBV_QPT_RC,
+            comp_mask: IBV_QP_INIT_ATTR_PD,
+            pd: self.0,
+            ..ibv_qp_init_attr_ex::zeroed()
+        }
     }
 }
 

@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        layout::{ibv_cq, ibv_qp_attr, ibv_qp_init_attr_ex, ibv_recv_wr},
+        layout::{ibv_cq, ibv_qp_attr, ibv_recv_wr},
         objects::{
             cq::{ibv_create_cq, ibv_destroy_cq},
             modify::ibv_modify_qp,
@@ -159,15 +159,8 @@ mod tests {
     }
 
     fn create_qp(context: &Opened, pd: &Allocated, cq: *mut ibv_cq) -> *mut ibv_qp {
-        let mut attr = ibv_qp_init_attr_ex {
-            send_cq: cq,
-            recv_cq: cq,
-            qp_type: IBV_QPT_RC,
-            comp_mask: IBV_QP_INIT_ATTR_PD,
-            pd: pd.0,
-            ..ibv_qp_init_attr_ex::zeroed()
-        };
-        attr.cap.max_recv_wr = 4;
+        let cap = ibv_qp_cap { max_recv_wr: 4, ..ibv_qp_cap::zeroed() };
+        let mut attr = pd.init_attr(cq, cap);
         unsafe { ibv_create_qp_ex(context.0, &raw mut attr) }
     }
 

@@ -73,14 +73,7 @@ fn what_is_behind_a_shorter_structure_is_not_touched() {
         assert!(!cq.is_null());
         let cq = cq.cast::<ibv_cq>();
 
-        let attr = ibv_qp_init_attr_ex {
-            send_cq: cq,
-            recv_cq: cq,
-            qp_type: IBV_QPT_RC,
-            comp_mask: IBV_QP_INIT_ATTR_PD,
-            pd: pd.0,
-            ..ibv_qp_init_attr_ex::zeroed()
-        };
+        let attr = pd.init_attr(cq, ibv_qp_cap::zeroed());
         let attr = pages.hold(attr, offset_of!(ibv_qp_init_attr_ex, create_flags));
         let qp = ibv_create_qp_ex(context.0, attr);
         assert!(!qp.is_null());
@@ -118,22 +111,14 @@ fn inline_data_is_copied_as_memory_that_may_be_registered() {
     let pd = Allocated::new(&context);
     unsafe {
         let cq = ibv_create_cq(context.0, 8, null_mut(), null_mut(), 0);
-        let attr = ibv_qp_init_attr_ex {
-            send_cq: cq,
-            recv_cq: cq,
-            qp_type: IBV_QPT_RC,
-            comp_mask: IBV_QP_INIT_ATTR_PD,
-            pd: pd.0,
-            cap: ibv_qp_cap {
-                max_send_wr: 4,
-                max_recv_wr: 1,
-                max_send_sge: 2,
-                max_recv_sge: 1,
-                max_inline_data: 64,
-            },
-            ..ibv_qp_init_attr_ex::zeroed()
+        let cap = ibv_qp_cap {
+            max_send_wr: 4,
+            max_recv_wr: 1,
+            max_send_sge: 2,
+            max_recv_sge: 1,
+            max_inline_data: 64,
         };
-        let qp = ibv_create_qp_ex(context.0, &mut { attr });
+        let qp = ibv_create_qp_ex(context.0, &mut pd.init_attr(cq, cap));
         let mr = ibv_reg_mr(pd.0, pages.0, rustix::param::page_size(), 0); // enables fault handling
         let post = |address: u64| {
             let mut sge = ibv_sge { addr: address, length: 16, lkey: 0 };
