@@ -111,6 +111,7 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
+    /// True once if [`disarm_one`](Self::disarm_one) last ran without a known wakeup.
     pub(super) fn take_guess(&self) -> bool {
         self.is_guessed.swap(false, Ordering::Relaxed)
     }
