@@ -443,12 +443,15 @@ mod tests {
         let memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
         let memory = WatchedMemory::new(memory);
         let [id, other] = [0, 1].map(|_| add(start as usize, length, Role::Send, &subject()).0);
+        // not unmapped: another test may get its addresses
         // SAFETY: Nothing refers to it.
-        assert_eq!(unsafe { libc::munmap(start, length) }, 0);
+        assert_eq!(unsafe { libc::mprotect(start, length, libc::PROT_NONE) }, 0);
         assert_eq!(kind(finish(id, 0)), Some(Kind::MemoryUnmapped));
         assert!(memory.read_at(0, &mut [0; 8]).is_err());
         assert!(WATCHES.lock().all[&other].sums.is_empty(), "it is told, and compared no more");
         forget(other);
+        // SAFETY: As above.
+        assert_eq!(unsafe { libc::munmap(start, length) }, 0);
     }
 
     #[test]
